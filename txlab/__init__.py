@@ -1,0 +1,1 @@
+"""txlab: transformers from interchangeable parts."""

@@ -1,0 +1,41 @@
+"""What every component is configured with: its own `Component` dataclass and the model's `Dims`."""
+
+import dataclasses
+from dataclasses import dataclass
+
+from txlab.core.errors import RequestError
+
+
+@dataclass
+class Component:
+    """Base of every option's config: plain choices, checked in `__post_init__`, never sizes."""
+
+    name: str = ""
+    """Registered name of the option; set by registration, the discriminator in saved configs."""
+
+    def require(self, condition: bool, field: str, expected: str) -> None:
+        """Refuse a field's value with its name, value and what is expected instead."""
+        if not condition:
+            value = getattr(self, field)
+            raise RequestError(f"{field}={value} of option {self.name!r}: expected {expected}.")
+
+
+@dataclass(frozen=True)
+class Dims:
+    """Sizes of the body, stated once on the model and handed to each component.
+
+    `layer` is the index of the layer being built, or None outside of the stack.
+    """
+
+    dim: int
+    n_heads: int
+    head_dim: int
+    n_layers: int
+    context: int
+    vocab_size: int
+    dropout: float = 0.0
+    layer: int | None = None
+
+    def at(self, layer: int) -> "Dims":
+        """The same sizes, seen from layer number `layer`."""
+        return dataclasses.replace(self, layer=layer)

@@ -1,0 +1,141 @@
+"""Slots: the fixed places of the assembly, each with one interface and any number of options."""
+
+import dataclasses
+import difflib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from txlab.core.config import Component
+from txlab.core.errors import RequestError
+
+T = TypeVar("T")
+SLOTS: dict[str, "Slot[Any]"] = {}
+"""Every slot by its path, in order of declaration."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One registered option: the class, its config type and where it was registered."""
+
+    name: str
+    cls: type
+    config: type[Component]
+    module: str
+    origin: str
+
+
+class Slot(Generic[T]):
+    """A place in the assembly: `attention = Slot("model.attn", Mixer, doc="...")`.
+
+    Calling the slot with a name registers a class: `@attention("gqa")`. The class must derive from
+    the slot's interface; its nested `Config` dataclass must derive from the interface's `Config`.
+    """
+
+    def __init__(self, path: str, interface: type[T], *, doc: str) -> None:
+        if path in SLOTS:
+            raise ValueError(f"slot {path!r} is declared twice")
+        self.path = path
+        self.interface = interface
+        self.doc = doc
+        self._options: dict[str, Option] = {}
+        self._by_config: dict[type, Option] = {}
+        SLOTS[path] = self
+
+    @property
+    def options(self) -> Mapping[str, Option]:
+        """Registered options by name."""
+        return MappingProxyType(self._options)
+
+    def __call__(self, name: str) -> Callable[[type[Any]], type[Any]]:
+        """Register the decorated class as option `name`; raises TypeError where it does not fit."""
+        caller = sys._getframe(1)
+        origin = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+
+        def register(cls: type[Any]) -> type[Any]:
+            self._check(name, cls, origin)
+            config = _own_config(cls, name)
+            try:
+                OmegaConf.structured(config)
+            except (OmegaConfBaseException, ValueError) as error:
+                text = str(error).splitlines()[0]
+                raise TypeError(f"{origin}: {cls.__name__}.Config cannot be typed: {text}") from error
+            cls.Config = config
+            option = Option(name, cls, config, cls.__module__, origin)
+            self._options[name] = self._by_config[config] = option
+            ConfigStore.instance().store(
+                group=self.path, name=name, node=config, package=self.path, provider=cls.__module__
+            )
+            return cls
+
+        return register
+
+    def option(self, name: str) -> Option:
+        """The option called `name`; RequestError with the nearest names where there is none."""
+        if name not in self._options:
+            raise RequestError(unknown(f"option {name!r} of {self.path}", name, self._options))
+        return self._options[name]
+
+    def option_of(self, config: Component) -> Option:
+        """The option that `config` belongs to, by the config's type."""
+        option = self._by_config.get(type(config))
+        if option is None:
+            kind = f"{type(config).__module__}.{type(config).__qualname__}"
+            raise RequestError(f"{self.path}: no option is registered for config type {kind}.")
+        if config.name != option.name:
+            raise RequestError(
+                f"{self.path}.name={config.name!r} cannot be set: choose the option itself, "
+                f"{self.path}={config.name}."
+            )
+        return option
+
+    def build(self, config: Component, *args: Any, **parts: Any) -> T:
+        """Construct the option that `config` belongs to: `cls(config, *args, **parts)`."""
+        return self.option_of(config).cls(config, *args, **parts)
+
+    def _check(self, name: str, cls: type[Any], origin: str) -> None:
+        there = self._options.get(name)
+        if there is not None:
+            raise TypeError(
+                f"{self.path}={name} is registered twice: {there.origin} (module {there.module}) "
+                f"and {origin} (module {cls.__module__})"
+            )
+        if not issubclass(cls, self.interface):
+            raise TypeError(f"{origin}: {cls.__name__} is no {self.interface.__name__}")
+        base = getattr(self.interface, "Config", Component)
+        config = getattr(cls, "Config", None)
+        if not (dataclasses.is_dataclass(config) and issubclass(config, base)):
+            raise TypeError(f"{origin}: {cls.__name__}.Config must derive from {base.__qualname__}")
+
+
+def _own_config(cls: type[Any], name: str) -> type[Component]:
+    """A config type of this option's own, with `name` as a fresh field that has this default."""
+    config = dataclasses.make_dataclass(
+        "Config",
+        [("name", str, dataclasses.field(default=name))],
+        bases=(cls.Config,),
+        namespace={"__doc__": cls.Config.__doc__ if "Config" in cls.__dict__ else None},
+    )
+    config.__module__ = cls.__module__
+    config.__qualname__ = f"{cls.__qualname__}.Config"
+    return config
+
+
+def slot_at(path: str) -> Slot[Any]:
+    """The slot at `path`; RequestError with the nearest names where there is none."""
+    if path not in SLOTS:
+        raise RequestError(unknown(f"slot {path!r}", path, SLOTS))
+    return SLOTS[path]
+
+
+def unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
+    """One line for a name nobody knows: the nearest ones, and all there are."""
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"unknown {what}.{hint} There are: {', '.join(known) or 'none'}."

@@ -1,0 +1,26 @@
+"""The batch that every loader yields and every objective reads."""
+
+from typing import NotRequired, TypedDict
+
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+IGNORE = -100
+"""Label of a position that is not supervised."""
+
+
+class Batch(TypedDict):
+    """One micro-batch of token rows.
+
+    `labels[b, t]` is the target *of* position t, already shifted by the data and by nobody else:
+    for next-token prediction it is the token at t + 1, or `IGNORE`.
+    """
+
+    tokens: Int[Tensor, "b t"]
+    labels: Int[Tensor, "b t"]
+    positions: NotRequired[Int[Tensor, "b t"]]
+    """Position within the document; restarts at 0 in packed rows. Absent: 0, 1, 2 ..."""
+    documents: NotRequired[Int[Tensor, "b t"]]
+    """Number of the document a token belongs to, within its row. Absent: one document a row."""
+    valid: NotRequired[Bool[Tensor, "b t"]]
+    """False at padding. Absent: no padding."""

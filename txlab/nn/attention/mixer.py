@@ -1,0 +1,44 @@
+"""The slot of token mixers: whatever stands between a block's norm and its residual addition."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from txlab.core.config import Component, Dims
+from txlab.core.slot import Slot
+from txlab.nn.cache import LayerCache
+from txlab.nn.context import Context
+
+
+class Mixer(nn.Module):
+    """Mixes tokens along the sequence: `forward(x[b t d], ctx, cache) -> [b t d]`."""
+
+    @dataclass
+    class Config(Component):
+        """Fields shared by all mixers."""
+
+    out_linears: ClassVar[tuple[str, ...]] = ("o",)
+    """Attributes of the linears that write to the residual stream (init scales them by depth)."""
+
+    def __init__(self, config: Config, dims: Dims) -> None:
+        super().__init__()
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What this mixer asks of a backend beyond a mask: `softcap`, `dropout` ..."""
+        return frozenset()
+
+    def new_cache(self, batch: int, length: int, device: torch.device, dtype: torch.dtype) -> LayerCache:
+        """Empty decoding state for `batch` rows of at most `length` tokens."""
+        raise NotImplementedError
+
+    def forward(
+        self, x: Float[Tensor, "b t d"], ctx: Context, cache: LayerCache | None = None
+    ) -> Float[Tensor, "b t d"]:
+        raise NotImplementedError
+
+
+attention = Slot("model.attn", Mixer, doc="Mixes tokens along the sequence.")

@@ -1,0 +1,44 @@
+"""The slot of feed-forward layers."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from txlab.core.config import Component, Dims
+from txlab.core.slot import Slot
+from txlab.nn.context import Context
+
+
+class FFN(nn.Module):
+    """Works on each token by itself: `forward(x[b t d], ctx) -> [b t d]`.
+
+    An option with auxiliary losses returns `(y, {"name": loss})` instead of `y`.
+    """
+
+    @dataclass
+    class Config(Component):
+        """Fields shared by all feed-forward layers."""
+
+        hidden: int | None = None
+        """Width of the hidden layer; None: the option's usual multiple of `dim`."""
+        bias: bool = False
+        """Add a bias to the linear layers."""
+
+        def __post_init__(self) -> None:
+            self.require(self.hidden is None or self.hidden > 0, "hidden", "a number above 0")
+
+    out_linears: ClassVar[tuple[str, ...]] = ("down",)
+    """Attributes of the linears that write to the residual stream (init scales them by depth)."""
+
+    def __init__(self, config: Config, dims: Dims) -> None:
+        super().__init__()
+
+    def forward(
+        self, x: Float[Tensor, "b t d"], ctx: Context
+    ) -> Float[Tensor, "b t d"] | tuple[Float[Tensor, "b t d"], dict[str, Tensor]]:
+        raise NotImplementedError
+
+
+ffn = Slot("model.ffn", FFN, doc="Works on each token by itself.")

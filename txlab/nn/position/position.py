@@ -1,0 +1,49 @@
+"""The slot of positional schemes: where and how a model learns the order of its tokens."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from txlab.core.config import Component, Dims
+from txlab.core.slot import Slot
+
+
+class Position(nn.Module):
+    """At most three sites, identity by default: `embed`, `rotate`, `score`."""
+
+    @dataclass
+    class Config(Component):
+        """Fields shared by all positional schemes."""
+
+    scores: ClassVar[bool] = False
+    """True where `score` adds a bias to the attention scores."""
+
+    def __init__(self, config: Config, dims: Dims) -> None:
+        super().__init__()
+
+    def limit(self) -> int | None:
+        """Number of positions this scheme has; None where it has no end."""
+        return None
+
+    def prepare(self, positions: Int[Tensor, "b t"]) -> Any:
+        """What `rotate` needs, made once a forward pass; the positions themselves by default."""
+        return positions
+
+    def embed(self, x: Float[Tensor, "b t d"], positions: Int[Tensor, "b t"]) -> Float[Tensor, "b t d"]:
+        """Token embeddings with the position added."""
+        return x
+
+    def rotate(
+        self, q: Float[Tensor, "b h t k"], k: Float[Tensor, "b g t k"], angles: Any
+    ) -> tuple[Float[Tensor, "b h t k"], Float[Tensor, "b g t k"]]:
+        """Queries and keys with the position turned in; `angles` comes from `prepare`."""
+        return q, k
+
+    def score(self, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        """Bias for head h between query index q and key index k; broadcastable index tensors."""
+        raise NotImplementedError(f"{type(self).__name__} adds no bias to scores")
+
+
+position = Slot("model.pos", Position, doc="How tokens know their order.")

@@ -1,0 +1,54 @@
+"""How long and how a run trains: the `train.*` keys."""
+
+from dataclasses import dataclass
+
+from txlab.core.errors import RequestError
+
+PRECISIONS = ("32-true", "bf16-mixed", "bf16-true", "16-mixed", "64-true")
+
+
+@dataclass
+class Train:
+    """Length, intervals and precision of a run. Intervals count optimizer steps."""
+
+    steps: int | None = None
+    """Optimizer steps to train for. Give one of steps, tokens, epochs; none of them: one epoch."""
+    tokens: int | None = None
+    """Supervised tokens to train for, rounded up to whole steps."""
+    epochs: int | None = None
+    """Passes over the training data."""
+    val_every: int | None = None
+    """Steps between validations; None: only at the end. The end always validates."""
+    val_batches: int | None = None
+    """Batches of held-out data a validation reads; None: all of it."""
+    save_every: int | None = None
+    """Steps between checkpoints; None: only at the end. The end always saves."""
+    keep_last: int = 2
+    """Number of newest checkpoints to keep; older ones are removed once a newer one is complete."""
+    log_every: int = 10
+    """Steps between rows of the log; each row covers all the steps since the one before."""
+    clip: float | None = 1.0
+    """Largest L2 norm of a step's whole gradient; None: no clipping."""
+    skip_nonfinite: bool = True
+    """Leave weights, moments and schedule alone at a step whose gradient is not finite."""
+    compile: bool = False
+    """Compile the model's blocks with torch.compile."""
+    precision: str = "32-true"
+    """32-true, bf16-mixed, bf16-true, 16-mixed (with a gradient scaler) or 64-true."""
+    sample: str | None = ""
+    """Prompt of the text generated at the end, "" for none at all; null: generate nothing."""
+
+    def __post_init__(self) -> None:
+        lengths = {key: getattr(self, key) for key in ("steps", "tokens", "epochs")}
+        given = [f"train.{key}={value}" for key, value in lengths.items() if value is not None]
+        if len(given) > 1:
+            raise RequestError(f"{' and '.join(given)} contradict each other: set one of them.")
+        whole = {**lengths, "keep_last": self.keep_last, "log_every": self.log_every}
+        whole |= {key: getattr(self, key) for key in ("val_every", "val_batches", "save_every")}
+        for key, value in whole.items():
+            if value is not None and value < 1:
+                raise RequestError(f"train.{key}={value}: expected a number of at least 1.")
+        if self.clip is not None and not self.clip > 0:
+            raise RequestError(f"train.clip={self.clip}: expected a norm above 0, or null for none.")
+        if self.precision not in PRECISIONS:
+            raise RequestError(f"train.precision={self.precision}: expected one of {', '.join(PRECISIONS)}.")
