@@ -1,12 +1,16 @@
 """The slot of initialisations: a table from tensor to distribution."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from txlab.core.config import Component, Dims
 from txlab.core.slot import Slot
+from txlab.nn.position.position import Position
+
+Role = Literal["embed", "head", "position", "in", "out", "bias", "other"]
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,7 @@ class Normal:
     cut: float | None = None
 
     def fill(self, tensor: Tensor) -> None:
+        """Draw the tensor's values in place from torch's global generator."""
         if self.std == 0:
             nn.init.constant_(tensor, self.mean)
         elif self.cut is None:
@@ -43,49 +48,87 @@ class Init:
     def __init__(self, config: Config, dims: Dims) -> None:
         self.dims = dims
 
-    def distribution(self, name: str, tensor: Tensor, role: str, layer: int) -> Normal | None:
+    def distribution(self, name: str, tensor: Tensor, role: Role, layer: int) -> Normal | None:
         """How a tensor starts; None keeps what its module made.
 
-        `role`: embed, head, position, in (a linear that reads the residual stream), out (one that
-        writes to it), bias, other (norms' weights and whatever a component declares itself).
+        `role`: embed, head (not tied to the embedding), position (of a positional scheme), in (a
+        linear that reads the residual stream), out (one that writes to it), bias (of a linear),
+        other (norms and whatever a component declares itself).
         `layer`: index of the layer, 0 outside of the stack.
         """
         raise NotImplementedError
 
     @torch.no_grad()
-    def apply(self, model: nn.Module) -> None:
-        """Fill every parameter of `model` from the table, in the order of their names."""
-        for name, tensor, role, layer in roles(model):
-            distribution = self.distribution(name, tensor, role, layer)
-            if distribution is not None:
-                distribution.fill(tensor)
+    def apply(self, model: nn.Module, *, empty: bool = False) -> None:
+        """Fill every parameter of `model` from the table, in the order of their names.
+
+        `empty`: the storage is unfilled (built on the meta device, then `to_empty`), so modules
+        whose tensors the table leaves alone make them again by `reset_parameters()`; TypeError
+        names one that has none.
+        """
+        rows = [(row, self.distribution(*row)) for row in roles(model)]
+        if empty:
+            _remake(model, {row[0] for row, found in rows if found is None})
+        for (_, tensor, _, _), found in rows:
+            if found is not None:
+                found.fill(tensor)
 
     def table(self, model: nn.Module) -> list[tuple[str, str]]:
         """(name, distribution) of every parameter, for printing."""
-        rows = [(name, self.distribution(name, t, role, layer)) for name, t, role, layer in roles(model)]
+        rows = [(row[0], self.distribution(*row)) for row in roles(model)]
         return [(name, "as made" if found is None else str(found)) for name, found in rows]
 
 
-def roles(model: nn.Module) -> list[tuple[str, Tensor, str, int]]:
-    """(name, tensor, role, layer) of every parameter; tied ones once."""
-    found = []
-    for name, tensor in model.named_parameters():
-        path, _, leaf = name.rpartition(".")
-        parent_path, _, attribute = path.rpartition(".")
-        module, parent = model.get_submodule(path), model.get_submodule(parent_path)
-        parts = name.split(".")
-        layer = int(parts[parts.index("layers") + 1]) if "layers" in parts else 0
-        if leaf == "bias":
-            role = "bias"
-        elif isinstance(module, nn.Embedding):
-            role = "position" if parts[0] == "pos" else "embed"
-        elif isinstance(module, nn.Linear):
-            outs = getattr(parent, "out_linears", ())
-            role = "head" if path == "head" else "out" if attribute in outs else "in"
-        else:
-            role = "other"
-        found.append((name, tensor, role, layer))
-    return found
+def roles(model: nn.Module) -> list[tuple[str, Tensor, Role, int]]:
+    """(name, tensor, role, layer) of every parameter; a tied one once, as the embedding."""
+    found: dict[Tensor, tuple[str, Tensor, Role, int]] = {}
+    for name, tensor in model.named_parameters(remove_duplicate=False):
+        role = _role(model, name)
+        if tensor not in found or role == "embed":
+            found[tensor] = (name, tensor, role, _layer(name))
+    return sorted(found.values(), key=lambda row: _natural(row[0]))
+
+
+def _role(model: nn.Module, name: str) -> Role:
+    *path, leaf = name.split(".")
+    owners = [model]
+    for part in path:
+        owners.append(getattr(owners[-1], part))
+    module, parent = owners[-1], owners[-2] if path else None
+    if any(isinstance(owner, Position) for owner in owners):
+        return "position"
+    if isinstance(module, nn.Embedding):
+        return "embed"
+    if not isinstance(module, nn.Linear):
+        return "other"
+    if leaf == "bias":
+        return "bias"
+    if path[-1] in getattr(parent, "out_linears", ()):
+        return "out"
+    return "head" if path[-1] == "head" and "layers" not in path else "in"
+
+
+def _layer(name: str) -> int:
+    parts = name.split(".")
+    return int(parts[parts.index("layers") + 1]) if "layers" in parts else 0
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in name.split(".")]
+
+
+def _remake(model: nn.Module, kept: set[str]) -> None:
+    for path, module in model.named_modules():
+        prefix = f"{path}." if path else ""
+        own = [name for name, _ in module.named_parameters(recurse=False) if prefix + name in kept]
+        own += [name for name, _ in module.named_buffers(recurse=False)]
+        if own and not callable(getattr(module, "reset_parameters", None)):
+            raise TypeError(
+                f"{type(module).__name__} at {path or 'the root'} cannot start from empty storage: "
+                f"{', '.join(own)} would stay unfilled; give it a reset_parameters() method."
+            )
+        if own:
+            module.reset_parameters()  # pyright: ignore[reportCallIssue]
 
 
 init = Slot("model.init", Init, doc="How each tensor starts.")

@@ -31,7 +31,9 @@ class Position(nn.Module):
         """What `rotate` needs, made once a forward pass; the positions themselves by default."""
         return positions
 
-    def embed(self, x: Float[Tensor, "b t d"], positions: Int[Tensor, "b t"]) -> Float[Tensor, "b t d"]:
+    def embed(
+        self, x: Float[Tensor, "b t d"], positions: Int[Tensor, "b t"]
+    ) -> Float[Tensor, "b t d"]:
         """Token embeddings with the position added."""
         return x
 

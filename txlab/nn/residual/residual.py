@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from txlab.core.config import Component, Dims
 from txlab.core.slot import Slot
@@ -15,7 +16,10 @@ Branch = Callable[[Float[Tensor, "b t d"]], Float[Tensor, "b t d"]]
 
 
 class Residual(nn.Module):
-    """`forward(x, branches)` runs the branches (attn, ffn ...) in order around the stream x."""
+    """`forward(x, branches)` runs the branches (attn, ffn ...) in order around the stream x.
+
+    `branches` are the names of the block's branches; a rule keeps a norm for each in `norms`.
+    """
 
     @dataclass
     class Config(Component):
@@ -28,10 +32,16 @@ class Residual(nn.Module):
         self, config: Config, dims: Dims, *, branches: Sequence[str], make_norm: Callable[[], Norm]
     ) -> None:
         super().__init__()
-        self.norms = nn.ModuleDict()
-        self.dropout = nn.Dropout(dims.dropout)
+        self.dropout = dims.dropout
+        self.norms = nn.ModuleDict({name: make_norm() for name in branches})
 
-    def forward(self, x: Float[Tensor, "b t d"], branches: dict[str, Branch]) -> Float[Tensor, "b t d"]:
+    def drop(self, y: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
+        """A branch's output with the model's dropout."""
+        return F.dropout(y, self.dropout, self.training) if self.dropout else y
+
+    def forward(
+        self, x: Float[Tensor, "b t d"], branches: dict[str, Branch]
+    ) -> Float[Tensor, "b t d"]:
         raise NotImplementedError
 
 

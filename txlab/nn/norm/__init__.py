@@ -1,0 +1,7 @@
+"""Normalisation layers, slot `model.norm`."""
+
+from txlab.nn.norm.layernorm import LayerNorm
+from txlab.nn.norm.norm import Norm, norm
+from txlab.nn.norm.rmsnorm import RMSNorm
+
+__all__ = ["LayerNorm", "Norm", "RMSNorm", "norm"]

@@ -1,0 +1,51 @@
+"""The slot of objectives: what a step's batch is trained towards."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from txlab.core.config import Component
+from txlab.core.slot import Slot
+from txlab.data.batch import Batch
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A sum over supervised items and their number; the division is the caller's, once a step."""
+
+    sum: Tensor
+    """The loss summed over the supervised items of the batch; has the graph."""
+    count: Tensor
+    """Number of supervised items."""
+    metrics: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    """Further figures, each as (sum, count), without graph."""
+
+
+class Objective:
+    """Turns a model and a batch into a loss: `forward(model, batch) -> Loss`."""
+
+    @dataclass
+    class Config(Component):
+        """Fields shared by all objectives."""
+
+    needs: ClassVar[tuple[str, ...]] = ("tokens", "labels")
+    """Keys of the batch that it reads."""
+    additive: ClassVar[bool] = True
+    """Whether losses of micro-batches add up to the loss of the whole; else a step stays whole."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+
+    def count(self, batch: Batch) -> Tensor:
+        """Number of supervised items in `batch`, known without running the model."""
+        raise NotImplementedError
+
+    def forward(self, model: Any, batch: Batch) -> Loss:
+        raise NotImplementedError
+
+    def __call__(self, model: Any, batch: Batch) -> Loss:
+        return self.forward(model, batch)
+
+
+objective = Slot("objective", Objective, doc="What the model is trained for.")
