@@ -9,13 +9,15 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from txlab.core.config import Component
 from txlab.core.errors import RequestError
+from txlab.core.plugins import FAILURES
 
 T = TypeVar("T")
+C = TypeVar("C", bound=type)
 SLOTS: dict[str, "Slot[Any]"] = {}
 """Every slot by its path, in order of declaration."""
 
@@ -53,16 +55,16 @@ class Slot(Generic[T]):
         """Registered options by name."""
         return MappingProxyType(self._options)
 
-    def __call__(self, name: str) -> Callable[[type[Any]], type[Any]]:
+    def __call__(self, name: str) -> Callable[[C], C]:
         """Register the decorated class as option `name`; raises TypeError where it does not fit."""
         caller = sys._getframe(1)
         origin = f"{caller.f_code.co_filename}:{caller.f_lineno}"
 
-        def register(cls: type[Any]) -> type[Any]:
+        def register(cls: C) -> C:
             self._check(name, cls, origin)
             config = _own_config(cls, name)
             try:
-                OmegaConf.structured(config)
+                node = blank(config, self.path)
             except (OmegaConfBaseException, ValueError) as error:
                 text = str(error).splitlines()[0]
                 raise TypeError(f"{origin}: {cls.__name__}.Config cannot be typed: {text}") from error
@@ -70,7 +72,7 @@ class Slot(Generic[T]):
             option = Option(name, cls, config, cls.__module__, origin)
             self._options[name] = self._by_config[config] = option
             ConfigStore.instance().store(
-                group=self.path, name=name, node=config, package=self.path, provider=cls.__module__
+                group=self.path, name=name, node=node, package=self.path, provider=cls.__module__
             )
             return cls
 
@@ -95,6 +97,30 @@ class Slot(Generic[T]):
             )
         return option
 
+    def config(self, entry: Any, *, inherit: Component | None = None) -> Component:
+        """A typed config from a name or from `{name: ..., field: ...}`.
+
+        Fields that the entry leaves out are taken from `inherit` where both types have them.
+        """
+        given = dict(entry) if isinstance(entry, Mapping) else {"name": entry}
+        option = self.option(str(given.get("name")))
+        fields = {f.name for f in dataclasses.fields(option.config)}
+        for key in given:
+            if key not in fields:
+                known = dict.fromkeys(sorted(fields))
+                raise RequestError(unknown(f"field {key!r} of {self.path}={option.name}", key, known))
+        if inherit is not None:
+            shared = {f.name: getattr(inherit, f.name) for f in dataclasses.fields(inherit)}
+            given = {k: v for k, v in shared.items() if k in fields and k != "name"} | given
+        try:
+            typed = OmegaConf.merge(OmegaConf.structured(option.config), given)
+            config = OmegaConf.to_object(typed)
+        except OmegaConfBaseException as error:
+            text = str(error).splitlines()[0]
+            raise RequestError(f"{self.path}={option.name}: {text}") from error
+        assert isinstance(config, Component)
+        return config
+
     def build(self, config: Component, *args: Any, **parts: Any) -> T:
         """Construct the option that `config` belongs to: `cls(config, *args, **parts)`."""
         return self.option_of(config).cls(config, *args, **parts)
@@ -110,7 +136,7 @@ class Slot(Generic[T]):
             raise TypeError(f"{origin}: {cls.__name__} is no {self.interface.__name__}")
         base = getattr(self.interface, "Config", Component)
         config = getattr(cls, "Config", None)
-        if not (dataclasses.is_dataclass(config) and issubclass(config, base)):
+        if not (isinstance(config, type) and issubclass(config, base)):
             raise TypeError(f"{origin}: {cls.__name__}.Config must derive from {base.__qualname__}")
 
 
@@ -127,6 +153,20 @@ def _own_config(cls: type[Any], name: str) -> type[Component]:
     return config
 
 
+def blank(config: type, path: str) -> DictConfig:
+    """The typed node of a config at `path`, with every slot below it left to be chosen.
+
+    A slot's place holds the bare interface there: merging an option over another option's node is
+    refused, and a default would leave its fields behind.
+    """
+    node = OmegaConf.structured(config)
+    for field in dataclasses.fields(config):
+        below = SLOTS.get(f"{path}.{field.name}".lstrip("."))
+        if below is not None:
+            node[field.name] = blank(getattr(below.interface, "Config", Component), below.path)
+    return node
+
+
 def slot_at(path: str) -> Slot[Any]:
     """The slot at `path`; RequestError with the nearest names where there is none."""
     if path not in SLOTS:
@@ -138,4 +178,5 @@ def unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
     """One line for a name nobody knows: the nearest ones, and all there are."""
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    return f"unknown {what}.{hint} There are: {', '.join(known) or 'none'}."
+    line = f"unknown {what}.{hint} There are: {', '.join(known) or 'none'}."
+    return " ".join([line, *(f"Note: {failure}." for failure in FAILURES)])

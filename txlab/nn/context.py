@@ -1,16 +1,14 @@
-"""What every layer of one forward pass shares: built once by the model, passed down, never stored."""
+"""What all layers of one forward pass share: built once, passed down, never stored."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from txlab.nn.backend.backend import Backend
 from txlab.nn.mask import Mask
-
-if TYPE_CHECKING:
-    from txlab.nn.backend.backend import Backend
-    from txlab.nn.position.position import Position
+from txlab.nn.position.position import Position
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,11 +18,11 @@ class Context:
     mask: Mask
     positions: Int[Tensor, "b t"]
     """Position of each token within its document; batch axis 1 where rows agree."""
-    position: "Position"
+    position: Position
     """The layer's positional scheme."""
     angles: Any
     """What `position.prepare(positions)` made for this forward pass."""
-    backend: "Backend"
+    backend: Backend
     memory: Float[Tensor, "b s d"] | None = None
     """Encoder states for cross-attention."""
     memory_mask: Mask | None = None

@@ -1,19 +1,23 @@
 """A mask is a description of who may see whom; backends lower it to what their kernel takes."""
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+Score = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Bias of head h between query index q and key index k; all three broadcastable index tensors."""
 
 
 @dataclass(frozen=True, eq=False)
 class Mask:
     """Which keys each query may see. Indices count tokens along the key axis.
 
-    Without a cache, query i is key i. With one, `q_index[b, i]` is the key index of query i of row b.
+    Without a cache, query i is key i. With one, `q_index[b, i]` is the key index of query i.
     The definition is `allowed`; everything else in this class is a short cut to it.
     """
 
@@ -32,8 +36,8 @@ class Mask:
 
     def allowed(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         """True where query q of row b may see key k; any broadcastable index tensors."""
-        index = self.q_index[b, q] if isinstance(self.q_index, Tensor) else q + self.q_index
-        seen = (k >= 0) & (h >= 0) & (b >= 0)
+        index = self.index_of(b, q)
+        seen = k >= 0
         if self.causal:
             seen = seen & (k <= index)
         if self.window is not None:
@@ -45,11 +49,15 @@ class Mask:
             seen = seen & self.valid[b, k]
         return seen
 
+    def index_of(self, b: Tensor, q: Tensor) -> Tensor:
+        """Key index of query q of row b."""
+        return self.q_index[b, q] if isinstance(self.q_index, Tensor) else q + self.q_index
+
     def narrow(self, *, window: int | None) -> "Mask":
         """This mask with a window as well; a window that hides nothing is left out."""
-        if window is None or window >= self.n_keys:
+        if window is None or window >= self.n_keys or window == self.window:
             return self
-        return dataclasses.replace(self, window=window)
+        return dataclasses.replace(self, window=min(window, self.window or window))
 
     @property
     def plain(self) -> str | None:
@@ -64,18 +72,32 @@ class Mask:
             return "causal"
         return "full" if self.n_queries == 1 and self.q_index + 1 >= self.n_keys else None
 
+    @property
+    def may_blind(self) -> bool:
+        """Whether a query may see no key at all (a token sees itself, unless it is padding)."""
+        return self.valid is not None
+
     def dense(self, device: torch.device) -> Bool[Tensor, "b 1 q k"]:
         """The whole predicate as a tensor (batch axis 1 where rows agree); made once per window."""
-        key = (self.window, device)
+        key = ("dense", self.window)
         if key not in self._memo:
-            rows = next(
-                (x.shape[0] for x in (self.documents, self.valid, self.q_index) if isinstance(x, Tensor)), 1
-            )
-            axis = lambda n, *shape: torch.arange(n, device=device).view(shape)  # noqa: E731
-            self._memo[key] = self.allowed(
-                axis(rows, -1, 1, 1, 1),
-                axis(1, 1, 1, 1, 1),
-                axis(self.n_queries, 1, 1, -1, 1),
-                axis(self.n_keys, 1, 1, 1, -1),
-            )
+            self._memo[key] = self.allowed(*self._axes(1, device))
         return self._memo[key]
+
+    def bias(self, score: Score, n_heads: int, device: torch.device) -> Float[Tensor, "b h q k"]:
+        """The score of every head, query and key as a tensor (batch axis 1 where rows agree)."""
+        key = ("bias", score)
+        if key not in self._memo:
+            b, h, q, k = self._axes(n_heads, device)
+            self._memo[key] = score(h, self.index_of(b, q), k)
+        return self._memo[key]
+
+    def _axes(self, n_heads: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        carriers = (self.documents, self.valid, self.q_index)
+        rows = next((x.shape[0] for x in carriers if isinstance(x, Tensor)), 1)
+        return (
+            torch.arange(rows, device=device).view(-1, 1, 1, 1),
+            torch.arange(n_heads, device=device).view(1, -1, 1, 1),
+            torch.arange(self.n_queries, device=device).view(1, 1, -1, 1),
+            torch.arange(self.n_keys, device=device).view(1, 1, 1, -1),
+        )

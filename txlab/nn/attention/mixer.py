@@ -11,6 +11,7 @@ from txlab.core.config import Component, Dims
 from txlab.core.slot import Slot
 from txlab.nn.cache import LayerCache
 from txlab.nn.context import Context
+from txlab.nn.mask import Mask
 
 
 class Mixer(nn.Module):
@@ -31,7 +32,13 @@ class Mixer(nn.Module):
         """What this mixer asks of a backend beyond a mask: `softcap`, `dropout` ..."""
         return frozenset()
 
-    def new_cache(self, batch: int, length: int, device: torch.device, dtype: torch.dtype) -> LayerCache:
+    def narrow(self, mask: Mask) -> Mask:
+        """The mask as this mixer reads it: the body's own by default."""
+        return mask
+
+    def new_cache(
+        self, batch: int, length: int, device: torch.device, dtype: torch.dtype
+    ) -> LayerCache:
         """Empty decoding state for `batch` rows of at most `length` tokens."""
         raise NotImplementedError
 

@@ -1,0 +1,157 @@
+"""Generation on the cache: one prefill of uneven prompts, then a token a row and step."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from txlab.core.errors import RequestError
+from txlab.models.model import Model
+from txlab.models.sampling import Sampling, draw, penalise
+
+OnToken = Callable[[int, int], bool]
+"""Called with (row, token) for each new token but end tokens; True ends the row."""
+
+
+@dataclass
+class Generation:
+    """One row's answer."""
+
+    tokens: list[int] = field(default_factory=list)
+    """New tokens, with the end token where there is one."""
+    logprobs: list[float] = field(default_factory=list)
+    """Log-probability of each new token under the model itself (temperature 1, nothing cut)."""
+    reason: str = ""
+    """Why the row ended: `end token`, `stop`, `length` or `context full`."""
+
+
+@torch.inference_mode()
+def generate(
+    model: Model,
+    prompts: Sequence[Sequence[int]],
+    sampling: Sampling,
+    *,
+    end_ids: Sequence[int] = (),
+    pad_id: int = 0,
+    forbidden: Sequence[int] = (),
+    on_token: OnToken | None = None,
+) -> list[Generation]:
+    """Continue every prompt (token ids); row i * n + j is answer j to prompt i.
+
+    A row's answer is the same alone and in any batch. Prompt and answer together fill the model's
+    context at most. `forbidden` ids are never drawn. Raises RequestError for an empty prompt and
+    for one longer than the context.
+    """
+    context, device = model.dims.context, model.device
+    for number, prompt in enumerate(prompts):
+        if not prompt:
+            raise RequestError(f"prompt {number + 1} is empty: give it at least one token.")
+        if len(prompt) > context:
+            raise RequestError(
+                f"prompt {number + 1} has {len(prompt)} tokens, but the model's context is "
+                f"{context}: shorten it, or train with a larger model.context."
+            )
+    rows = [list(prompt) for prompt in prompts for _ in range(sampling.n)]
+    found = [Generation() for _ in rows]
+    room = [min(sampling.max_new_tokens, context - len(row)) for row in rows]
+    for row, left in enumerate(room):
+        if left == 0:
+            found[row].reason = "context full"
+    steps = max(room, default=0)
+    if steps == 0:
+        return found
+    was_training = model.training
+    model.eval()
+    try:
+        _decode(
+            model, rows, room, found, sampling, steps, end_ids, pad_id, forbidden, on_token, device
+        )
+    finally:
+        model.train(was_training)
+    return found
+
+
+def _decode(
+    model: Model,
+    rows: list[list[int]],
+    room: list[int],
+    found: list[Generation],
+    sampling: Sampling,
+    steps: int,
+    end_ids: Sequence[int],
+    pad_id: int,
+    forbidden: Sequence[int],
+    on_token: OnToken | None,
+    device: torch.device,
+) -> None:
+    ends = frozenset(end_ids)
+    uniform = _uniform(len(rows), steps, sampling).to(device)
+    lengths = [len(row) for row in rows]
+    width = max(lengths)
+    tokens = torch.tensor([row + [pad_id] * (width - len(row)) for row in rows], device=device)
+    counts = torch.tensor(lengths, device=device)
+    valid = torch.arange(width, device=device) < counts[:, None]
+    cache = model.new_cache(len(rows), width + steps)
+    states = model(tokens, valid=valid, cache=cache).states
+    last = states[torch.arange(len(rows), device=device), counts - 1]
+    never = torch.tensor(list(forbidden), dtype=torch.long, device=device)
+    end_tensor = torch.tensor(sorted(ends), dtype=torch.long, device=device)
+    seen = None
+    if sampling.repetition_penalty != 1:
+        seen = torch.zeros(len(rows), model.dims.vocab_size + 1, dtype=torch.bool, device=device)
+        # Padding goes to a column of its own, so that it never counts as seen.
+        seen.scatter_(1, tokens.where(valid, model.dims.vocab_size), True)
+    alive = [row for row in range(len(rows)) if room[row] > 0]
+    if len(alive) < len(rows):
+        keep = torch.tensor(alive, device=device)
+        cache.reorder(keep)
+        last, uniform = last[keep], uniform[keep]
+        seen = None if seen is None else seen[keep]
+    for step in range(steps):
+        logits = model.logits(last).float()
+        scores = logits
+        if seen is not None:
+            scores = penalise(scores, seen[:, :-1], sampling.repetition_penalty)
+        if len(never):
+            scores = scores.index_fill(1, never, float("-inf"))
+        if step < sampling.min_new_tokens and len(end_tensor):
+            scores = scores.index_fill(1, end_tensor, float("-inf"))
+        chosen = draw(scores, sampling, uniform[:, step])
+        logprobs = logits.gather(1, chosen[:, None])[:, 0] - logits.logsumexp(-1)
+        still = []
+        for i, (token, logprob) in enumerate(zip(chosen.tolist(), logprobs.tolist(), strict=True)):
+            row = alive[i]
+            answer = found[row]
+            answer.tokens.append(token)
+            answer.logprobs.append(logprob)
+            if token in ends:
+                answer.reason = "end token"
+            elif on_token is not None and on_token(row, token):
+                answer.reason = "stop"
+            elif len(answer.tokens) == room[row]:
+                full = room[row] < sampling.max_new_tokens
+                answer.reason = "context full" if full else "length"
+            else:
+                still.append(i)
+        if not still:
+            return
+        if seen is not None:
+            seen.scatter_(1, chosen[:, None], True)
+        if len(still) < len(alive):
+            # Rows that have ended leave the batch: they cost nothing and never pass the context.
+            keep = torch.tensor(still, device=device)
+            cache.reorder(keep)
+            chosen, uniform = chosen[keep], uniform[keep]
+            seen = None if seen is None else seen[keep]
+            alive = [alive[i] for i in still]
+        last = model(chosen[:, None], cache=cache).states[:, -1]
+
+
+def _uniform(n_rows: int, steps: int, sampling: Sampling) -> Float[Tensor, "b s"]:
+    """Random numbers of every row and step, each row from a stream of its own."""
+    if sampling.temperature == 0:
+        return torch.zeros(n_rows, steps)
+    streams = [torch.Generator().manual_seed(sampling.seed + row) for row in range(n_rows)]
+    return torch.stack([torch.rand(steps, generator=stream) for stream in streams])

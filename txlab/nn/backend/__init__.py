@@ -1,0 +1,8 @@
+"""Attention backends: the definition (`math`), the fused kernels, and `auto`."""
+
+from txlab.nn.backend.auto import Auto
+from txlab.nn.backend.backend import Backend, backend
+from txlab.nn.backend.math import Math
+from txlab.nn.backend.sdpa import SDPA
+
+__all__ = ["SDPA", "Auto", "Backend", "Math", "backend"]

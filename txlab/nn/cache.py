@@ -1,0 +1,137 @@
+"""Decoding state: made by the mixers, passed as an argument, never hidden in a module."""
+
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from txlab.core.errors import RequestError
+from txlab.nn.mask import Mask
+
+
+class LayerCache:
+    """One layer's decoding state; a mixer with more than keys and values derives its own."""
+
+    def reorder(self, rows: Int[Tensor, "n"]) -> None:
+        """Keep `rows` of the batch, in this order (rows may repeat)."""
+        raise NotImplementedError
+
+    def bytes_per_token(self) -> int:
+        """Bytes that one more token of one row takes in this layer."""
+        raise NotImplementedError
+
+
+class KVCache(LayerCache):
+    """Keys (already rotated) and values of every token so far, each row at its own length."""
+
+    def __init__(
+        self,
+        batch: int,
+        n_kv_heads: int,
+        length: int,
+        head_dim: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        # One slot more than asked for: padding is written there, where no mask ever looks.
+        shape = (batch, n_kv_heads, length + 1, head_dim)
+        self.k = torch.zeros(shape, device=device, dtype=dtype)
+        self.v = torch.zeros(shape, device=device, dtype=dtype)
+
+    def update(
+        self, k: Float[Tensor, "b g t k"], v: Float[Tensor, "b g t k"], mask: Mask
+    ) -> tuple[Float[Tensor, "b g s k"], Float[Tensor, "b g s k"]]:
+        """Write new keys and values at the mask's query indices; all that the mask may show."""
+        start = mask.q_index
+        if isinstance(start, int):
+            stop = start + k.shape[2]
+            self.k[:, :, start:stop] = k
+            self.v[:, :, start:stop] = v
+        else:
+            rows = torch.arange(k.shape[0], device=k.device)[:, None]
+            self.k[rows, :, start] = k.transpose(1, 2).to(self.k.dtype)
+            self.v[rows, :, start] = v.transpose(1, 2).to(self.v.dtype)
+        return self.k[:, :, : mask.n_keys], self.v[:, :, : mask.n_keys]
+
+    def reorder(self, rows: Int[Tensor, "n"]) -> None:
+        self.k, self.v = self.k[rows], self.v[rows]
+
+    def bytes_per_token(self) -> int:
+        _, heads, _, width = self.k.shape
+        return 2 * heads * width * self.k.element_size()
+
+
+@dataclass
+class Cache:
+    """A whole model's decoding state: the layers' caches and how far each row is filled."""
+
+    layers: list[LayerCache]
+    capacity: int
+    """Tokens a row may hold."""
+    lengths: Int[Tensor, "b"] | int = 0
+    """Tokens each row holds; an int while all rows hold the same number."""
+    longest: int = field(default=0)
+    """Tokens in the longest row, known without asking the device."""
+
+    def place(
+        self, batch: int, n: int, valid: Bool[Tensor, "b n"] | None, device: torch.device
+    ) -> tuple[Mask, Int[Tensor, "b n"]]:
+        """Mask and positions for the next `n` columns; padding (`valid` False) takes no room.
+
+        Advances the lengths: call once a forward pass. Raises RequestError when a row is full.
+        """
+        if valid is not None and bool(valid.all()):
+            valid = None
+        if valid is None and isinstance(self.lengths, int):
+            start = self.lengths
+            self._require(start + n)
+            self.lengths = self.longest = start + n
+            positions = torch.arange(start, start + n, device=device)[None]
+            return Mask(n, start + n, q_index=start), positions
+        before = self.lengths
+        if isinstance(before, int):
+            before = torch.full((batch,), before, device=device)
+        if valid is None:
+            positions = before[:, None] + torch.arange(n, device=device)
+            q_index, lengths, longest = positions, before + n, self.longest + n
+            self._require(longest)
+        else:
+            positions = (before[:, None] + valid.cumsum(1) - 1).clamp(min=0)
+            lengths = before + valid.sum(1)
+            longest = int(lengths.max())
+            self._require(longest)
+            q_index = positions.where(valid, self.capacity)
+        self.lengths, self.longest = lengths, longest
+        return Mask(n, longest, q_index=q_index), positions
+
+    def crop(self, length: int) -> None:
+        """Forget everything after the first `length` tokens of each row."""
+        self.longest = min(self.longest, length)
+        if isinstance(self.lengths, int):
+            self.lengths = self.longest
+        else:
+            self.lengths = self.lengths.clamp(max=length)
+
+    def reorder(self, rows: Int[Tensor, "n"]) -> None:
+        """Keep `rows` of the batch, in this order (rows may repeat)."""
+        for layer in self.layers:
+            layer.reorder(rows)
+        if isinstance(self.lengths, Tensor):
+            self.lengths = self.lengths[rows]
+            kept = self.lengths.tolist()
+            self.longest = max(kept, default=0)
+            if len(set(kept)) == 1:
+                # Rows that agree take the short way again: slices and no mask tensor.
+                self.lengths = self.longest
+
+    def bytes_per_token(self) -> int:
+        """Bytes that one more token of one row takes in all layers."""
+        return sum(layer.bytes_per_token() for layer in self.layers)
+
+    def _require(self, length: int) -> None:
+        if length > self.capacity:
+            raise RequestError(
+                f"the cache holds {self.capacity} tokens a row and {length} are needed: "
+                "make it longer (model.new_cache) or stop earlier."
+            )

@@ -1,0 +1,103 @@
+"""The layers of a body, each with its own mixer, feed-forward, positions and backend."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from txlab.core.config import Dims
+from txlab.nn.attention.mixer import Mixer, attention
+from txlab.nn.backend.backend import Backend
+from txlab.nn.block import Aux, Block
+from txlab.nn.cache import Cache
+from txlab.nn.context import Context
+from txlab.nn.ffn.ffn import FFN, ffn
+from txlab.nn.mask import Mask
+from txlab.nn.norm.norm import Norm, norm
+from txlab.nn.position.position import Position
+from txlab.nn.residual.residual import Residual, residual
+
+
+@dataclass(frozen=True)
+class LayerPlan:
+    """What one layer is made of."""
+
+    attn: Mixer.Config
+    ffn: FFN.Config
+    position: Position
+
+
+class Stack(nn.ModuleList):
+    """`x, aux = stack(x, mask, positions, cache)`; a list, so names read `layers.3.attn`."""
+
+    def __init__(
+        self,
+        plans: Sequence[LayerPlan],
+        dims: Dims,
+        *,
+        backend: Backend,
+        norm_config: Norm.Config,
+        residual_config: Residual.Config,
+    ) -> None:
+        super().__init__()
+        self.groups: list[int] = []
+        """Number of the context that each layer reads."""
+        self._parts: list[tuple[Position, Backend]] = []
+        for i, plan in enumerate(plans):
+            at = dims.at(i)
+            mixer = attention.build(plan.attn, at)
+
+            def make_residual(branches: tuple[str, ...], at: Dims = at) -> Residual:
+                return residual.build(
+                    residual_config,
+                    at,
+                    branches=branches,
+                    make_norm=lambda: norm.build(norm_config, at),
+                )
+
+            self.append(Block(mixer, ffn.build(plan.ffn, at), make_residual))
+            needs = mixer.features | ({"score"} if plan.position.scores else frozenset())
+            self.groups.append(self._group(plan.position, backend.pick(needs)))
+
+    def forward(
+        self,
+        x: Float[Tensor, "b t d"],
+        mask: Mask,
+        positions: Int[Tensor, "b t"],
+        cache: Cache | None = None,
+    ) -> tuple[Float[Tensor, "b t d"], Aux]:
+        contexts = [
+            Context(mask, positions, position, position.prepare(positions), backend)
+            for position, backend in self._parts
+        ]
+        total: Aux = {}
+        for i, block in enumerate(self.blocks()):
+            ctx = contexts[self.groups[i]]
+            ctx.backend.prepare(block.attn.narrow(mask), x)
+            x, aux = block(x, ctx, None if cache is None else cache.layers[i])
+            for name, loss in aux.items():
+                total[name] = total[name] + loss if name in total else loss
+        return x, total
+
+    def blocks(self) -> list[Block]:
+        """The layers, in order."""
+        return [cast(Block, block) for block in self]
+
+    def new_cache(self, batch: int, length: int, device: torch.device, dtype: torch.dtype) -> Cache:
+        """Empty decoding state of every layer, for `batch` rows of at most `length` tokens."""
+        layers = [block.attn.new_cache(batch, length, device, dtype) for block in self.blocks()]
+        return Cache(layers, length)
+
+    def backends(self) -> list[str]:
+        """Name of the backend that each layer computes with."""
+        return [self._parts[group][1].name for group in self.groups]
+
+    def _group(self, position: Position, backend: Backend) -> int:
+        for number, (p, b) in enumerate(self._parts):
+            if p is position and type(b) is type(backend):
+                return number
+        self._parts.append((position, backend))
+        return len(self._parts) - 1
