@@ -93,7 +93,7 @@ class _LinearCE(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, *grads_out):
+    def backward(ctx, *grads_out):  # pyright: ignore[reportIncompatibleMethodOverride]
         grad = grads_out[0]
         made = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         grads = [None if g is None else (g * grad).to(dtype) for g, dtype in made]

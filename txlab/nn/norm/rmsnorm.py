@@ -1,14 +1,69 @@
 """RMSNorm."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from txlab.core.config import Dims
 from txlab.nn.norm.norm import Norm, norm
+
+
+def rms_norm(
+    x: Float[Tensor, "*b d"], weight: Float[Tensor, " d"] | None, eps: float
+) -> Float[Tensor, "*b d"]:
+    """x / sqrt(mean(x^2) + eps) * weight over the last axis; float32 inside, x's dtype outside."""
+    if x.device.type == "cpu" and x.numel() > SMALL and not torch.compiler.is_compiling():
+        return _RMSNorm.apply(x, weight, eps)
+    if weight is None or weight.dtype == x.dtype:
+        return F.rms_norm(x, x.shape[-1:], weight, eps)
+    exact = torch.promote_types(x.dtype, weight.dtype)
+    return F.rms_norm(x.to(exact), x.shape[-1:], weight.to(exact), eps).to(x.dtype)
+
+
+SMALL = 8192
+"""Elements up to which torch's own composite takes less time than the function below."""
+
+
+class _RMSNorm(torch.autograd.Function):
+    """`rms_norm` for the CPU, where torch 2.13 has no fused kernel.
+
+    Forward and backward of 8 x 512 x 384 float32 on one core: 2.9 ms, torch's F.rms_norm 11.4 ms,
+    x * rsqrt(mean(x^2) + eps) * weight by autograd about 8, F.layer_norm 2.0.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+        y = x.to(torch.promote_types(x.dtype, torch.float32))
+        scale = torch.linalg.vector_norm(y, dim=-1, keepdim=True)
+        scale = scale.square_().div_(y.shape[-1]).add_(eps).rsqrt_()
+        out = y * scale
+        if weight is not None:
+            out *= weight
+        ctx.save_for_backward(x, weight, scale)
+        return out.to(x.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *grads: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        x, weight, scale = ctx.saved_tensors
+        y, grad = x.to(scale.dtype), grads[0].to(scale.dtype)
+        w = None if weight is None else weight.to(scale.dtype)
+        # LayerNorm's kernel, told that the mean is 0, subtracts mean(grad * weight) * scale as well,
+        # which is the derivative by a mean that does not exist here: give that back.
+        learns = w is not None and ctx.needs_input_grad[1]
+        grad_x, grad_w, _ = torch.ops.aten.native_layer_norm_backward(
+            grad, y, y.shape[-1:], torch.zeros_like(scale), scale, w, None, [True, learns, False]
+        )
+        excess = grad.mean(-1, keepdim=True) if w is None else (grad @ w).unsqueeze(-1) / len(w)
+        grad_x = grad_x.add_(excess.mul_(scale)).to(x.dtype)
+        return grad_x, grad_w.to(weight.dtype) if learns else None, None
 
 
 @norm("rmsnorm")
@@ -25,9 +80,7 @@ class RMSNorm(Norm):
     def __init__(self, config: Config, dims: Dims) -> None:
         super().__init__(config, dims)
         self.eps = config.eps
-        self.shape = (dims.dim,)
-        self.weight = nn.Parameter(torch.empty(dims.dim)) if config.affine else None
-        self.reset_parameters()
+        self.weight = nn.Parameter(torch.ones(dims.dim)) if config.affine else None
 
     def reset_parameters(self) -> None:
         """Weight 1."""
@@ -35,4 +88,4 @@ class RMSNorm(Norm):
             nn.init.ones_(self.weight)
 
     def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
-        return F.rms_norm(x, self.shape, self.weight, self.eps)
+        return rms_norm(x, self.weight, self.eps)

@@ -2,40 +2,13 @@
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from txlab.core.config import Dims
 from txlab.core.errors import RequestError
 from txlab.nn.position.position import Position, position
-
-Angles = tuple[Tensor, Tensor]
-
-
-def inverse_frequencies(channels: int, theta: float, device: torch.device) -> Float[Tensor, " f"]:
-    """theta^(-2i / channels) for each pair i of channels, in float32."""
-    even = torch.arange(0, channels, 2, dtype=torch.float32, device=device)
-    return theta ** (-even / channels)
-
-
-def rotation(positions: Int[Tensor, "b t"], frequencies: Float[Tensor, " f"]) -> Angles:
-    """cos and sin [b 1 t f] of position times frequency, in float32."""
-    angles = (positions.unsqueeze(-1).float() * frequencies).unsqueeze(1)
-    return angles.cos(), angles.sin()
-
-
-def turn(
-    x: Float[Tensor, "b h t k"], angles: Angles, interleaved: bool
-) -> Float[Tensor, "b h t k"]:
-    """x with its pairs turned; a pair is (i, i + k/2), or (2i, 2i + 1) when interleaved."""
-    cos, sin = (part.to(x.dtype) for part in angles)
-    n = 2 * cos.shape[-1]
-    turned, rest = (x, None) if n == x.shape[-1] else x.split((n, x.shape[-1] - n), dim=-1)
-    a, b = turned.unflatten(-1, (-1, 2)).unbind(-1) if interleaved else turned.chunk(2, dim=-1)
-    pair = (a * cos - b * sin, b * cos + a * sin)
-    out = torch.stack(pair, dim=-1).flatten(-2) if interleaved else torch.cat(pair, dim=-1)
-    return out if rest is None else torch.cat((out, rest), dim=-1)
+from txlab.nn.position.turn import Angles, inverse_frequencies, rotation, turn
 
 
 @position("rope")
@@ -51,7 +24,7 @@ class RoPE(Position):
         """Fields of the rotation."""
 
         theta: float = 10000.0
-        """Base of the frequencies; larger turns slower and reaches farther."""
+        """Base of the frequencies; a larger one turns slower and reaches farther."""
         interleaved: bool = False
         """Pair neighbouring channels (the paper, GPT-J) instead of the two halves (Llama, NeoX)."""
         partial: float = 1.0
@@ -65,7 +38,8 @@ class RoPE(Position):
         super().__init__(config, dims)
         self.theta = config.theta
         self.interleaved = config.interleaved
-        self.channels = int(dims.head_dim * config.partial)
+        self.channels = round(dims.head_dim * config.partial)
+        self.rest = dims.head_dim - self.channels
         if self.channels < 2 or self.channels % 2:
             raise RequestError(
                 f"model.pos=rope turns pairs of channels, but head_dim={dims.head_dim} times "
@@ -73,9 +47,14 @@ class RoPE(Position):
             )
 
     def prepare(self, positions: Int[Tensor, "b t"]) -> Angles:
-        return rotation(positions, inverse_frequencies(self.channels, self.theta, positions.device))
+        frequencies = inverse_frequencies(self.channels, self.theta, positions.device)
+        return rotation(positions, frequencies, rest=self.rest, interleaved=self.interleaved)
 
     def rotate(
         self, q: Float[Tensor, "b h t k"], k: Float[Tensor, "b g t k"], angles: Angles
     ) -> tuple[Float[Tensor, "b h t k"], Float[Tensor, "b g t k"]]:
-        return turn(q, angles, self.interleaved), turn(k, angles, self.interleaved)
+        angles = angles[0].to(q.dtype), angles[1].to(q.dtype)
+        return (
+            turn(q, angles, self.channels, self.interleaved),
+            turn(k, angles, self.channels, self.interleaved),
+        )

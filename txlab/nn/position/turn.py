@@ -1,0 +1,87 @@
+"""The rotation of channel pairs: angles, and the fastest way to apply them that torch offers."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+Angles = tuple[Tensor, Tensor]
+"""cos and signed sin [b 1 t k] in float32; channels that do not turn have cos 1 and sin 0."""
+
+
+def inverse_frequencies(channels: int, theta: float, device: torch.device) -> Float[Tensor, " f"]:
+    """theta^(-2i / channels) for each pair i of channels, in float32."""
+    exponents = torch.arange(0, channels, 2, dtype=torch.float32, device=device) / -channels
+    return torch.pow(theta, exponents)
+
+
+def rotation(
+    positions: Int[Tensor, "b t"],
+    frequencies: Float[Tensor, " f"],
+    *,
+    rest: int = 0,
+    interleaved: bool = False,
+) -> Angles:
+    """Angles of position times frequency for heads of 2 f + `rest` channels, in float32.
+
+    Pairs are (i, i + f), or (2i, 2i + 1) when interleaved. The sine carries the sign of its
+    channel: cos is even and sin is odd, so negated frequencies give it.
+    """
+    join = torch.stack if interleaved else torch.cat
+    signed = join((-frequencies, frequencies), dim=-1).flatten()
+    if rest:
+        signed = torch.cat((signed, signed.new_zeros(rest)))
+    angles = (positions.unsqueeze(-1).float() * signed).unsqueeze(1)
+    return angles.cos(), angles.sin()
+
+
+def turn(
+    x: Float[Tensor, "b h t k"], angles: Angles, channels: int, interleaved: bool = False
+) -> Float[Tensor, "b h t k"]:
+    """x with the pairs of its first `channels` channels turned by `angles` (in x's dtype)."""
+    cos, sin = angles
+    if x.shape[-2] > 1 and not torch.compiler.is_compiling():
+        return _Turn.apply(x, cos, sin, channels, interleaved, 1)
+    # Fewest operations for a single token, and what a compiler fuses best.
+    head, tail = x[..., :channels], x[..., channels:]
+    if interleaved:
+        partner = head.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+    else:
+        partner = head.roll(channels // 2, -1)
+    if not tail.shape[-1]:
+        return torch.addcmul(x * cos, partner, sin)
+    turned = torch.addcmul(head * cos[..., :channels], partner, sin[..., :channels])
+    return torch.cat((turned, tail), dim=-1)
+
+
+class _Turn(torch.autograd.Function):
+    """`turn` without temporaries; its gradient is the opposite turn, so only the angles are saved.
+
+    q and k of 8 x 512 tokens, 6 + 2 heads of 64, forward and backward on 2 CPU cores: 4.3 ms in
+    float32 and 3.3 ms in bfloat16; with chunk and cat 9.9 to 10.8 ms and 5.0 to 6.4 ms.
+    """
+
+    @staticmethod
+    def forward(
+        x: Tensor, cos: Tensor, sin: Tensor, channels: int, interleaved: bool, sign: int
+    ) -> Tensor:
+        if interleaved:
+            a, b = slice(0, channels, 2), slice(1, channels, 2)
+        else:
+            a, b = slice(0, channels // 2), slice(channels // 2, channels)
+        out = x * cos
+        out[..., a].addcmul_(x[..., b], sin[..., a], value=sign)
+        out[..., b].addcmul_(x[..., a], sin[..., b], value=sign)
+        return out
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, cos, sin, *ctx.rest = inputs
+        ctx.save_for_backward(cos, sin)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        cos, sin = ctx.saved_tensors
+        channels, interleaved, sign = ctx.rest
+        return _Turn.apply(grads[0], cos, sin, channels, interleaved, -sign), *[None] * 5
