@@ -1,0 +1,115 @@
+"""Text in, text out: generation with a tokenizer, streaming, and texts that stop a row."""
+
+import codecs
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from txlab.core.errors import RequestError
+from txlab.data.tokenizer import Tokenizer
+from txlab.models.generate import generate
+from txlab.models.model import Model
+from txlab.models.sampling import Sampling
+
+OnText = Callable[[int, str], None]
+"""Called with (row, text) as text becomes final; the pieces of a row add up to its answer."""
+
+
+@dataclass
+class Answer:
+    """One row's answer."""
+
+    text: str
+    """The new text, without end token and without the stop text."""
+    tokens: list[int]
+    """The new tokens, all of them."""
+    logprobs: list[float]
+    """Log-probability of each new token under the model itself."""
+    reason: str
+    """Why the row ended: `end token`, `stop`, `length` or `context full`."""
+
+
+class Stream:
+    """Turns one row's tokens into text as early as it is final."""
+
+    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()) -> None:
+        self.text = ""
+        """The answer so far; final only up to `sent`."""
+        self.sent = 0
+        self.stopped = False
+        self._tokenizer = tokenizer
+        self._stop = tuple(stop)
+        # A character's bytes may be spread over tokens.
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def add(self, token: int) -> str:
+        """The text that one more token makes final."""
+        return self._grow(self._decoder.decode(self._tokenizer.decode_bytes([token])))
+
+    def close(self) -> str:
+        """The text that is final now that no more tokens come."""
+        return "" if self.stopped else self._grow(self._decoder.decode(b"", final=True), last=True)
+
+    def _grow(self, piece: str, *, last: bool = False) -> str:
+        self.text += piece
+        ends = [at for stop in self._stop if (at := self.text.find(stop, self.sent)) >= 0]
+        if ends:
+            self.stopped = True
+            self.text = self.text[: min(ends)]
+        final = len(self.text) if last or self.stopped else len(self.text) - self._held()
+        new, self.sent = self.text[self.sent : final], final
+        return new
+
+    def _held(self) -> int:
+        """Characters at the end that may turn out to begin a stop text."""
+        longest = max((len(stop) for stop in self._stop), default=1) - 1
+        for n in range(min(longest, len(self.text) - self.sent), 0, -1):
+            if any(stop.startswith(self.text[-n:]) for stop in self._stop):
+                return n
+        return 0
+
+
+def generate_text(
+    model: Model,
+    tokenizer: Tokenizer,
+    prompts: Sequence[str],
+    sampling: Sampling,
+    *,
+    on_text: OnText | None = None,
+) -> list[Answer]:
+    """Continue every prompt; row i * n + j is answer j to prompt i.
+
+    A prompt begins a document, so it starts with the `bos` token. Control tokens other than the end
+    token, and ids that the tokenizer does not have, are never drawn.
+    """
+    if tokenizer.vocab_size > model.dims.vocab_size:
+        raise RequestError(
+            f"the tokenizer has {tokenizer.vocab_size} ids, but the model's embedding only "
+            f"{model.dims.vocab_size} rows: they do not belong together."
+        )
+    ids = [[tokenizer.bos_id, *row] for row in tokenizer.encode_batch(list(prompts))]
+    streams = [Stream(tokenizer, sampling.stop) for _ in range(len(ids) * sampling.n)]
+
+    def emit(row: int, text: str) -> None:
+        if text and on_text is not None:
+            on_text(row, text)
+
+    def on_token(row: int, token: int) -> bool:
+        emit(row, streams[row].add(token))
+        return streams[row].stopped
+
+    spare = range(tokenizer.vocab_size, model.dims.vocab_size)
+    found = generate(
+        model,
+        ids,
+        sampling,
+        end_ids=[tokenizer.eos_id],
+        pad_id=tokenizer.pad_id,
+        forbidden=[tokenizer.bos_id, tokenizer.pad_id, *spare],
+        on_token=on_token,
+    )
+    for row, stream in enumerate(streams):
+        emit(row, stream.close())
+    return [
+        Answer(stream.text, made.tokens, made.logprobs, made.reason)
+        for stream, made in zip(streams, found, strict=True)
+    ]
