@@ -1,1 +1,51 @@
-"""txlab: transformers from interchangeable parts."""
+"""txlab: transformers from interchangeable parts.
+
+`compose` makes a typed config, `build` a model of it, `load` the model of a run or checkpoint.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from txlab.core.slot import Slot
+    from txlab.models import Model
+    from txlab.schema import Config
+
+__all__ = ["Slot", "build", "compose", "load"]
+__version__ = "0.1.0"
+
+
+def compose(overrides: Sequence[str] = ()) -> "Config":
+    """The typed config that the command line `python -m txlab *overrides` would train."""
+    from txlab.core.hydra import compose
+
+    return compose(overrides)
+
+
+def build(config: "Config") -> "Model":
+    """A freshly initialised model; the tokenizer's size where `model.vocab_size` is None."""
+    import dataclasses
+
+    from txlab.models import model_slot
+
+    sizes = config.model
+    if sizes.vocab_size is None:
+        size = getattr(config.tokenizer, "vocab_size", None)
+        sizes = dataclasses.replace(sizes, vocab_size=size)
+    return model_slot.build(sizes, sizes.dims())
+
+
+def load(path: str | Path) -> "Model":
+    """The trained model of a run folder or checkpoint, in eval mode; needs nothing else."""
+    from txlab.run import load
+
+    return load(path)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Slot":  # lazily: it brings Hydra with it
+        from txlab.core.slot import Slot
+
+        return Slot
+    raise AttributeError(f"module 'txlab' has no attribute {name!r}")

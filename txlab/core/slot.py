@@ -67,7 +67,9 @@ class Slot(Generic[T]):
                 node = blank(config, self.path)
             except (OmegaConfBaseException, ValueError) as error:
                 text = str(error).splitlines()[0]
-                raise TypeError(f"{origin}: {cls.__name__}.Config cannot be typed: {text}") from error
+                raise TypeError(
+                    f"{origin}: {cls.__name__}.Config cannot be typed: {text}"
+                ) from error
             cls.Config = config
             option = Option(name, cls, config, cls.__module__, origin)
             self._options[name] = self._by_config[config] = option
@@ -77,6 +79,11 @@ class Slot(Generic[T]):
             return cls
 
         return register
+
+    def remove(self, name: str) -> None:
+        """Forget option `name` (tests of options that must not stay)."""
+        del self._by_config[self._options.pop(name).config]
+        ConfigStore.instance().repo[self.path].pop(f"{name}.yaml", None)
 
     def option(self, name: str) -> Option:
         """The option called `name`; RequestError with the nearest names where there is none."""
@@ -108,7 +115,9 @@ class Slot(Generic[T]):
         for key in given:
             if key not in fields:
                 known = dict.fromkeys(sorted(fields))
-                raise RequestError(unknown(f"field {key!r} of {self.path}={option.name}", key, known))
+                raise RequestError(
+                    unknown(f"field {key!r} of {self.path}={option.name}", key, known)
+                )
         if inherit is not None:
             shared = {f.name: getattr(inherit, f.name) for f in dataclasses.fields(inherit)}
             given = {k: v for k, v in shared.items() if k in fields and k != "name"} | given

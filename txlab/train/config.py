@@ -31,6 +31,8 @@ class Train:
     """Largest L2 norm of a step's whole gradient; None: no clipping."""
     skip_nonfinite: bool = True
     """Leave weights, moments and schedule alone at a step whose gradient is not finite."""
+    one_batch: bool = False
+    """Train on the first step's batch again and again: a model that cannot learn it is broken."""
     compile: bool = False
     """Compile the model's blocks with torch.compile."""
     precision: str = "32-true"
@@ -49,6 +51,10 @@ class Train:
             if value is not None and value < 1:
                 raise RequestError(f"train.{key}={value}: expected a number of at least 1.")
         if self.clip is not None and not self.clip > 0:
-            raise RequestError(f"train.clip={self.clip}: expected a norm above 0, or null for none.")
+            raise RequestError(
+                f"train.clip={self.clip}: expected a norm above 0, or null for none."
+            )
         if self.precision not in PRECISIONS:
-            raise RequestError(f"train.precision={self.precision}: expected one of {', '.join(PRECISIONS)}.")
+            raise RequestError(
+                f"train.precision={self.precision}: expected one of {', '.join(PRECISIONS)}."
+            )

@@ -1,0 +1,86 @@
+"""Train: Hydra composes the run, its flags (--help, --cfg job, -m, -sc ...) are stock."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from txlab.core.errors import RequestError, report
+from txlab.core.files import data_folder
+from txlab.core.hydra import prepare, sweep, typed
+from txlab.core.hydra.errors import translated
+
+_QUERIES = ("-sc", "--shell-completion", "--shell_completion")
+_failure: Exception | None = None
+
+
+def main(words: Sequence[str]) -> int:
+    """Hand the normalised words to Hydra, which runs `job`; once a run in a sweep."""
+    global _failure
+    completing = any(word in _QUERIES for word in words)
+    if completing:
+        from txlab.commands.overview import bash_completion
+        from txlab.core.hydra import registry
+
+        if "install=bash" in words:
+            print(bash_completion())
+            return 0
+        registry.ready()
+    else:
+        sweeps = any(word in ("-m", "--multirun", "hydra.mode=MULTIRUN") for word in words)
+        words = prepare(words, multirun=sweeps)
+    sys.argv = [sys.argv[0], *words]
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # so that errors reach us instead of being printed
+    _failure, sweep.worst_status = None, 0
+    start = hydra.main(
+        config_path=str(data_folder("conf")), config_name="config", version_base="1.3"
+    )
+    with translated():
+        try:
+            start(job)()
+        except OSError as error:
+            raise RequestError(
+                f"run folder {error.filename}: {error.strerror}: choose another run_dir."
+            ) from error
+    if _failure is not None:
+        raise _failure
+    return sweep.worst_status
+
+
+def job(tree: DictConfig) -> Any:
+    """One run. Failures are kept rather than raised: Hydra would print them in its own way."""
+    global _failure
+    context = HydraConfig.get()
+    folder = Path(context.runtime.output_dir)
+    sweeping = context.mode is RunMode.MULTIRUN
+    status, result = 0, None
+    try:
+        config = typed(tree)
+        config.run_dir = str(folder)
+        from txlab.run import train
+
+        result = train(config)
+    except Exception as error:
+        if not sweeping:
+            _failure = error
+        else:
+            status, result = report(error), " ".join(str(error).split())
+        _remove_if_empty(folder)
+    if sweeping:
+        folder.mkdir(parents=True, exist_ok=True)
+        sweep.record(folder, list(context.overrides.task), status, result or {})
+    return result
+
+
+def _remove_if_empty(folder: Path) -> None:
+    """A refused request leaves no folder behind."""
+    try:
+        folder.rmdir()
+    except OSError:
+        return

@@ -1,0 +1,77 @@
+"""Overrides -> composed tree -> typed config."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import hydra
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig, OmegaConf
+
+from txlab.core import plugins
+from txlab.core.errors import RequestError
+from txlab.core.files import data_folder
+from txlab.core.hydra import keys, overrides, registry
+from txlab.core.hydra.errors import translated
+from txlab.core.values import absolute, choices
+
+if TYPE_CHECKING:
+    from txlab.schema import Config
+
+
+def prepare(words: Sequence[str], *, multirun: bool = False) -> list[str]:
+    """Load plugins, make all options known, and normalise the command line's words."""
+    registry.ready()
+    plain = [overrides.parse(word) for word in overrides.split_flags(words)[1]]
+    for word in plain:
+        if word.key == "plugins" and word.value:
+            plugins.load(_modules(word.value))
+    for word in plain:
+        if word.key == "recipe" and word.value in registry.RECIPES:
+            plugins.load(registry.RECIPES[word.value].plugins)
+    return overrides.normalise(words, multirun=multirun)
+
+
+def compose(words: Sequence[str] = ()) -> "Config":
+    """The typed config of a command line's overrides; RequestError where one is wrong."""
+    normal = prepare(words)
+    state = GlobalHydra.instance().hydra
+    with translated():
+        try:
+            with hydra.initialize_config_dir(
+                str(data_folder("conf")), version_base="1.3", job_name="txlab"
+            ):
+                tree = hydra.compose("config", overrides=normal)
+        finally:
+            GlobalHydra.instance().hydra = state
+    return typed(tree)
+
+
+def typed(tree: DictConfig) -> "Config":
+    """The composed tree as plain dataclasses, checked; input paths are made absolute."""
+    with translated():
+        config: Any = OmegaConf.to_object(tree)
+    for key in config.trainer or {}:
+        if key in keys.OWNED:
+            raise RequestError(keys.owned(key))
+    _absolute(config, "")
+    return config
+
+
+def _absolute(node: Any, path: str) -> None:
+    for field in dataclasses.fields(node):
+        key, value = f"{path}.{field.name}".lstrip("."), getattr(node, field.name)
+        if dataclasses.is_dataclass(value):
+            _absolute(value, key)
+        elif (
+            isinstance(value, str)
+            and value
+            and keys.is_path(key)
+            and (key, value) != ("resume", "auto")
+        ):
+            setattr(node, field.name, absolute(value))
+
+
+def _modules(value: str) -> list[str]:
+    words = choices(value.strip("[]"))
+    return [word.strip().strip("'\"") for word in words if word.strip()]

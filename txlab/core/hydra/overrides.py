@@ -1,0 +1,131 @@
+"""The normaliser: words of the command line as people write them into words that Hydra reads.
+
+What Hydra would drop, guess or refuse with advice that is wrong here is refused in our own words.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from txlab.core.errors import RequestError
+from txlab.core.hydra import keys, text
+from txlab.core.slot import SLOTS
+from txlab.core.values import choices, whole_number
+
+LENGTHS = ("train.steps", "train.tokens", "train.epochs")
+_FLAGS_WITH_VALUE = {
+    *("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn"),
+    *("--config-dir", "-cd", "--info", "-i", "--experimental-rerun"),
+}
+
+
+@dataclass(frozen=True)
+class Word:
+    """`+key=value` taken apart; `value` is None where there is no `=`."""
+
+    prefix: str
+    key: str
+    value: str | None
+
+    def __str__(self) -> str:
+        return f"{self.prefix}{self.key}" + ("" if self.value is None else f"={self.value}")
+
+
+def parse(word: str) -> Word:
+    """A word taken apart; RequestError where it is no override."""
+    match = re.fullmatch(r"(\+\+|\+|~)?([^=]*)(?:=(.*))?", word, re.DOTALL)
+    assert match is not None
+    prefix, key, value = match[1] or "", match[2].strip(), match[3]
+    if not key or (value is None and prefix != "~"):
+        raise RequestError(f"cannot read {word!r}: expected key=value, such as model.attn=gqa.")
+    return Word(prefix, key, value)
+
+
+def normalise(words: Sequence[str], *, multirun: bool = False) -> list[str]:
+    """The words for Hydra, recipes first; RequestError names the first one that is wrong."""
+    flags, overrides = split_flags(words)
+    done = [_normal(parse(word), multirun) for word in overrides]
+    given = {word.key for word in done if word.value not in (None, "null")}
+    if given & set(LENGTHS):
+        done += [Word("", key, "null") for key in LENGTHS if key not in {w.key for w in done}]
+    done.sort(key=lambda word: {"recipe": 0, "debug": 1}.get(word.key.partition("/")[0], 2))
+    return flags + [str(word) for word in done]
+
+
+def split_flags(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Hydra's own flags (with their values), and the overrides."""
+    flags: list[str] = []
+    overrides: list[str] = []
+    takes_value = False
+    for word in words:
+        is_flag = word.startswith("-") or takes_value
+        takes_value = word in _FLAGS_WITH_VALUE
+        (flags if is_flag else overrides).append(word)
+    return flags, overrides
+
+
+def _normal(word: Word, multirun: bool) -> Word:
+    root = re.split(r"[./@]", word.key, maxsplit=1)[0]
+    dotted = word.key.replace("/", ".")
+    if dotted in SLOTS:
+        return _option(replace(word, key=dotted), multirun)
+    if root in ("recipe", "debug"):
+        return replace(word, prefix=word.prefix or "+")
+    if root in keys.FREE:
+        return word
+    if word.prefix == "~":
+        raise RequestError(
+            f"{word}: only keys of trainer, logger and callbacks can be removed; "
+            f"to unset a value write {word.key}=null."
+        )
+    if word.prefix:
+        raise _no_prefix(word)
+    parent, _, leaf = word.key.rpartition(".")
+    if leaf == "name" and parent in SLOTS:
+        raise RequestError(
+            f"{word} cannot be set: choose the option itself, {parent}={word.value}."
+        )
+    return replace(word, value=_value(word, multirun))
+
+
+def _option(word: Word, multirun: bool) -> Word:
+    value = word.value or ""
+    if word.prefix == "~" or value in ("", "null"):
+        raise RequestError(
+            f"{word}: a slot cannot be empty; it takes {', '.join(SLOTS[word.key].options)}."
+        )
+    if "(" not in value and "*" not in value:
+        names = choices(value)
+        if len(names) > 1 and not multirun:
+            raise RequestError(f"{word} names {len(names)} options: add -m to run them all.")
+        for name in names:
+            SLOTS[word.key].option(name.strip().strip("'\""))
+    return replace(word, prefix="")
+
+
+def _no_prefix(word: Word) -> RequestError:
+    try:
+        keys.types_of(word.key)
+    except RequestError as error:
+        return RequestError(f"{word}: {error} A new key cannot be added: nothing would read it.")
+    plain = replace(word, prefix="")
+    return RequestError(f"{word}: {word.key} exists, so drop the {word.prefix}: {plain}.")
+
+
+def _value(word: Word, multirun: bool) -> str:
+    """The value as Hydra must see it, by the type of the field it is for."""
+    kinds, value = keys.types_of(word.key), word.value or ""
+    if word.key == "plugins" and not value.startswith("["):
+        return f"[{value}]"
+    if value == "null" or text.is_quoted(value):
+        return value
+    if keys.is_text(word.key):
+        return text.quoted(value, literal=True)
+    sweep = choices(value) if multirun else [value]
+    if all(kind is int for kind in kinds):
+        return ",".join(whole_number(part.strip()) for part in sweep)
+    if any(kind is not str for kind in kinds):
+        return value
+    if multirun and re.fullmatch(r"(choice|glob|sort|shuffle|extend_list)\(.*\)", value):
+        return value
+    return ",".join(part if text.is_quoted(part) else text.quoted(part) for part in sweep)

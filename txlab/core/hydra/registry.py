@@ -1,0 +1,67 @@
+"""What Hydra may choose from: the typed root, every option, every recipe."""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from txlab.core import plugins
+from txlab.core.errors import RequestError
+from txlab.core.files import data_folder
+from txlab.core.hydra import folders
+from txlab.core.slot import blank
+
+RECIPES: dict[str, "Recipe"] = {}
+"""Every recipe by name (`pretrain`, `paper/gpt2`)."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One thin YAML: what a run is for."""
+
+    name: str
+    file: Path
+    doc: str
+    plugins: tuple[str, ...] = ()
+    """Modules it wants imported before it is composed."""
+
+
+@cache
+def ready() -> None:
+    """Make every slot, option and recipe known; done once a process."""
+    from txlab.schema import Config
+
+    folders.register()
+    plugins.discover()
+    ConfigStore.instance().store(name="schema", node=blank(Config, ""), provider="txlab")
+    _add_recipes(data_folder("recipes"), "txlab")
+    for entry in plugins.chosen(plugins.RECIPES):
+        spec = find_spec(entry.value)
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            _add_recipes(Path(folder), entry.value)
+
+
+def _add_recipes(folder: Path, provider: str) -> None:
+    for file in sorted(folder.rglob("*.yaml")):
+        name = file.relative_to(folder).with_suffix("").as_posix()
+        if name in RECIPES:
+            raise RequestError(f"recipe {name} exists twice: {RECIPES[name].file} and {file}.")
+        try:
+            node = OmegaConf.load(file)
+        except (OmegaConfBaseException, YAMLError, UnicodeDecodeError) as error:
+            raise RequestError(
+                f"recipe {file} cannot be read: {' '.join(str(error).split())}"
+            ) from error
+        lines = file.read_text(encoding="utf-8").splitlines()
+        doc = lines[0].lstrip("# ") if lines and lines[0].startswith("#") else ""
+        wanted = OmegaConf.select(node, "plugins", default=None) or ()
+        RECIPES[name] = Recipe(name, file, doc, tuple(wanted))
+        group, _, leaf = f"recipe/{name}".rpartition("/")
+        ConfigStore.instance().store(
+            group=group, name=leaf, node=node, package="_global_", provider=provider
+        )

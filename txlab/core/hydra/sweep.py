@@ -1,0 +1,63 @@
+"""The end of a sweep: one table over all of its runs, whatever launched them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, OmegaConf
+
+OUTCOME = "outcome.json"
+_COLUMNS = ("train/loss", "val/loss", "bits_per_byte", "perplexity", "tokens_per_s", "mfu")
+worst_status = 0
+"""Highest exit status of the last sweep's runs."""
+
+
+def record(folder: Path, overrides: list[str], status: int, result: dict[str, Any] | str) -> None:
+    """Leave what a run of a sweep came to in its folder: its results, or its error in one line."""
+    outcome = {"overrides": overrides, "status": status, "result": result}
+    (folder / OUTCOME).write_text(json.dumps(outcome, default=str, indent=1), encoding="utf-8")
+
+
+class Table(Callback):
+    """Prints the table when a sweep ends; configured in conf/config.yaml."""
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        global worst_status
+        folder = Path(OmegaConf.select(config, "hydra.sweep.dir"))
+        files = sorted(
+            folder.glob(f"*/{OUTCOME}"), key=lambda f: (len(f.parent.name), f.parent.name)
+        )
+        outcomes = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+        worst_status = max((outcome["status"] for outcome in outcomes), default=0)
+        if outcomes:
+            print_table([file.parent.name for file in files], outcomes)
+            print(f"runs: {folder}")
+
+
+def print_table(names: list[str], outcomes: list[dict[str, Any]]) -> None:
+    """A row a run: what varied between the runs, then what came of each."""
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+    choices = [dict(word.split("=", 1) for word in o["overrides"] if "=" in word) for o in outcomes]
+    keys = list(dict.fromkeys(key for choice in choices for key in choice))
+    varied = [key for key in keys if len({choice.get(key) for choice in choices}) > 1]
+    results = [o["result"] if isinstance(o["result"], dict) else {} for o in outcomes]
+    figures = [name for name in _COLUMNS if any(name in result for result in results)]
+    table = RichTable(title=f"{len(outcomes)} runs", title_justify="left")
+    for heading in ("run", *varied, *figures):
+        table.add_column(heading, justify="right" if heading in figures else "left")
+    for name, choice, result, outcome in zip(names, choices, results, outcomes, strict=True):
+        cells = [_figure(result.get(figure)) for figure in figures]
+        if outcome["status"]:
+            cells = ["failed"] + [""] * (len(figures) - 1) if figures else []
+        table.add_row(name, *(choice.get(key, "") for key in varied), *cells)
+    Console().print(table)
+    for name, outcome in zip(names, outcomes, strict=True):
+        if outcome["status"]:
+            print(f"run {name} failed: {outcome['result']}")
+
+
+def _figure(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
