@@ -1,0 +1,39 @@
+"""Rows: what a data set is made of, by index."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from txlab.data.batch import IGNORE, Batch
+
+
+class Rows:
+    """A map-style data set: `len(rows)`; `rows[i]` is a `Batch` of tensors without row axis [t]."""
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __getitem__(self, index: int) -> Batch:
+        raise NotImplementedError
+
+    def batch(self, indices: Sequence[int]) -> Batch:
+        """The rows at `indices` as one batch [b t]; override where that can be faster."""
+        return collate([self[i] for i in indices])
+
+
+def collate(rows: Sequence[Batch]) -> Batch:
+    """Stack rows of one length; where only some have `valid`, the others are wholly valid."""
+    tables = [cast(dict[str, Tensor], row) for row in rows]
+    if any("valid" in table for table in tables):
+        whole = torch.ones_like(tables[0]["tokens"], dtype=torch.bool)
+        tables = [{"valid": whole, **table} for table in tables]
+    return cast(Batch, {name: torch.stack([table[name] for table in tables]) for name in tables[0]})
+
+
+def unsupervised(batch: Batch, first: int) -> Batch:
+    """The same batch, its rows from number `first` on without any label: they only fill it up."""
+    labels = batch["labels"].clone()
+    labels[first:] = IGNORE
+    return {**batch, "labels": labels}

@@ -1,0 +1,119 @@
+"""The slot of data: what the model is trained on and measured with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from txlab.core.config import Component
+from txlab.core.slot import Slot
+from txlab.data.batch import Batch
+from txlab.data.loader import EpochBatches, StepBatches
+from txlab.data.rows import Rows, collate
+from txlab.data.tokenizer.tokenizer import Tokenizer
+
+
+class Data:
+    """Training and validation rows with the tokenizer that made them.
+
+    `prepare()` does all the work and may be called by several processes at once; after it
+    `tokenizer`, `train`, `val` and `facts` are there.
+    """
+
+    tokenizer: Tokenizer
+    train: Rows
+    val: Rows
+    facts: dict[str, Any]
+    """What was read, in plain values: printed at the start and saved with the run."""
+
+    @dataclass
+    class Config(Component):
+        """Fields shared by all data."""
+
+        batch_size: int = 32
+        """Sequences of one optimizer step, over all ranks."""
+        micro_batch_size: int | None = None
+        """Sequences of one forward pass on one rank; None: the rank's whole share of the step."""
+
+        def __post_init__(self) -> None:
+            self.require(self.batch_size > 0, "batch_size", "a number above 0")
+            micro = self.micro_batch_size
+            self.require(
+                micro is None or micro > 0, "micro_batch_size", "a number above 0, or null"
+            )
+            self.require(
+                micro is None or self.batch_size % micro == 0,
+                "micro_batch_size",
+                f"a divisor of batch_size={self.batch_size}",
+            )
+
+    def __init__(
+        self,
+        config: Config,
+        tokenizer: Tokenizer.Config | Tokenizer,
+        *,
+        context: int,
+        seed: int = 0,
+    ) -> None:
+        """`tokenizer`: how to make one, or a checkpoint's own; `context`: tokens a row."""
+        self.config = config
+        self.context = context
+        self.seed = seed
+        self._tokenizer = tokenizer
+
+    def prepare(self) -> None:
+        """Make or find in the cache all that the fields above need; RequestError for bad input."""
+        raise NotImplementedError
+
+    def collate(self, rows: Sequence[Batch]) -> Batch:
+        """One batch [b t] of rows [t]."""
+        return collate(rows)
+
+    def step_batches(
+        self, start: int = 0, stop: int | None = None, *, rank: int = 0, world: int = 1
+    ) -> StepBatches:
+        """Training: the micro-batches of each step, from step `start` on."""
+        return StepBatches(
+            self.train,
+            batch_size=self.config.batch_size,
+            micro_batch_size=self.config.micro_batch_size,
+            seed=self.seed,
+            start=start,
+            stop=stop,
+            rank=rank,
+            world=world,
+        )
+
+    def val_batches(self, *, rank: int = 0, world: int = 1) -> EpochBatches:
+        """Validation: every held-out row once."""
+        size = self.config.micro_batch_size or max(1, self.config.batch_size // world)
+        return EpochBatches(self.val, micro_batch_size=size, rank=rank, world=world)
+
+    def preview(self, n: int = 3, width: int = 400) -> list[str]:
+        """The first `width` characters of the first `n` rows of step 0, as the model gets them."""
+        batches = self.step_batches().at(0)
+        rows = [row for batch in batches for row in batch["tokens"].tolist()][:n]
+        return [shown(self.tokenizer, row)[:width] for row in rows]
+
+
+def shown(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    """Text with the control tokens spelled out, runs of padding as a count."""
+    names = {tokenizer.bos_id: "<bos>", tokenizer.eos_id: "<eos>"}
+    parts, text, pads = [], [], 0
+    for i in [*ids, None]:
+        if i is None or i in names or i == tokenizer.pad_id:
+            parts.append(tokenizer.decode(text))
+            text = []
+        if i == tokenizer.pad_id:
+            pads += 1
+            continue
+        if pads:
+            parts.append(f"<pad x {pads}>")
+            pads = 0
+        if i in names:
+            parts.append(names[i])
+        elif i is not None:
+            text.append(i)
+    return "".join(parts)
+
+
+data = Slot("data", Data, doc="What is trained on and measured with.")

@@ -1,0 +1,158 @@
+"""Text for language models: files, or the embedded corpus, as packed blocks of tokens."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from txlab.core.errors import RequestError
+from txlab.data import files
+from txlab.data.blocks import Blocks
+from txlab.data.cache import absolute, cache_folder, key
+from txlab.data.collection import PARTS, Collection
+from txlab.data.corpus import embedded
+from txlab.data.source import Data, data
+from txlab.data.store import Store, refusal
+from txlab.data.tokenizer.tokenizer import Tokenizer, tokenizer
+
+VERSION = 1
+"""Raise when the same text and settings would give other files."""
+
+
+class Documents(StrEnum):
+    """What documents that share a row are to each other."""
+
+    isolated = "isolated"
+    """Invisible; positions restart."""
+    joined = "joined"
+    """One running text."""
+
+
+@data("text")
+class Text(Data):
+    """Text files or the embedded corpus: `<bos> text <eos>` documents, packed into rows.
+
+    The split holds out documents by a hash of their text, whatever the seed: runs with different
+    seeds are measured on the same text, and equal documents are never on both sides.
+    """
+
+    @dataclass
+    class Config(Data.Config):
+        path: str | None = None
+        """A .txt, .md or .jsonl file, a folder or pattern of them; None: the embedded corpus."""
+        field: str = "text"
+        """Key of the text in a .jsonl line."""
+        val_fraction: float = 0.05
+        """Part of the text (by bytes, about) that is held out for validation."""
+        documents: Documents = Documents.isolated
+        """isolated: documents of a row do not see each other; joined: a row is one text."""
+        cache_dir: str | None = None
+        """Folder for tokenizers and tokens; None: $XDG_CACHE_HOME/txlab or ~/.cache/txlab."""
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            self.require(0 <= self.val_fraction < 1, "val_fraction", "a number from 0 to below 1")
+            self.require(self.path != "", "path", "a file, a folder or a pattern, or null")
+            self.path, self.cache_dir = absolute(self.path), absolute(self.cache_dir)
+
+    def __init__(
+        self,
+        config: Config,
+        tokenizer: Tokenizer.Config | Tokenizer,
+        *,
+        context: int,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(config, tokenizer, context=context, seed=seed)
+        self.config: Text.Config = config
+
+    def prepare(self) -> None:
+        cache = cache_folder(self.config.cache_dir)
+        found, origin = self._origin(cache)
+        collection = Collection(
+            str(origin["source"]), found, self.config.field, self.config.val_fraction
+        )
+        source = key(
+            version=VERSION,
+            text=origin["sha256"],
+            field=self.config.field,
+            val_fraction=self.config.val_fraction,
+        )
+        self.tokenizer = self._trained(cache, collection, source)
+        folder = cache / "text" / key(source=source, tokenizer=self.tokenizer.fingerprint)
+        if not (folder / "facts.json").exists():
+            collection.write(folder, self.tokenizer, source)
+        facts = _facts(folder / "facts.json")
+        self.train, self.val = (self._rows(folder / f"{part}.tokens", source) for part in PARTS)
+        self._enough(facts["train_tokens"])
+        self.facts = {
+            **origin,
+            **facts,
+            "tokenizer": self.tokenizer.fingerprint,
+            "vocab_size": self.tokenizer.vocab_size,
+            "context": self.context,
+            "train_rows": len(self.train),
+            "val_rows": len(self.val),
+            "cache": str(folder),
+        }
+
+    def _origin(self, cache: Path) -> tuple[list[Path], dict[str, Any]]:
+        """The files to read, and what is known about them."""
+        path = self.config.path
+        if path is not None:
+            found = files.find(path)
+            return found, {"source": path, "files": len(found), "sha256": files.digest(found)}
+        if self.config.field != "text":
+            raise RequestError(
+                f"data.field={self.config.field} is for files: give data.path=FILE as well."
+            )
+        corpus = embedded(cache)
+        about = {
+            "source": "embedded corpus",
+            "sha256": corpus.sha256,
+            "dropped_repeated": corpus.repeated,
+            "dropped_short": corpus.short,
+        }
+        return [corpus.file], about
+
+    def _trained(self, cache: Path, collection: Collection, source: str) -> Tokenizer:
+        """The given tokenizer, or what its config describes: loaded, cached or newly trained."""
+        given = self._tokenizer
+        if isinstance(given, Tokenizer):
+            return given
+        option = tokenizer.option_of(given)
+        if given.path is not None:
+            return option.cls.load(given.path)
+        made_of = key(
+            source=source, settings=dataclasses.asdict(given), library=version("tokenizers")
+        )
+        file = cache / "tokenizers" / f"{made_of}.json"
+        if not file.exists():
+            fresh = tokenizer.build(given)
+            collection.train(fresh)
+            fresh.save(file)
+        return option.cls.load(file)
+
+    def _rows(self, file: Path, source: str) -> Blocks:
+        mine = self.tokenizer
+        store = Store(file, vocab_size=mine.vocab_size, tokenizer=mine.fingerprint, source=source)
+        isolate = self.config.documents is Documents.isolated
+        return Blocks(store, context=self.context, pad_id=mine.pad_id, isolate=isolate)
+
+    def _enough(self, tokens: int) -> None:
+        if tokens < self.context + 1:
+            raise RequestError(
+                f"{self.config.path or 'the embedded corpus'}: {tokens} tokens to train on, a row "
+                f"needs model.context + 1 = {self.context + 1}; give more text, a smaller "
+                "model.context, or data.val_fraction=0."
+            )
+
+
+def _facts(file: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(file.read_bytes()))
+    except (OSError, ValueError, TypeError) as error:
+        raise refusal(file, "it cannot be read") from error
