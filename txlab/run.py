@@ -1,0 +1,181 @@
+"""A run from its config to its summary: every part built by its slot, in order, then trained."""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from txlab.core.errors import RequestError
+from txlab.loading import build, load, sized
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Trainer
+
+    from txlab.data.source import Data
+    from txlab.models import Model
+    from txlab.schema import Config
+    from txlab.train.callbacks import Samples
+    from txlab.train.config import Train
+    from txlab.train.folder import Place
+    from txlab.train.module import TrainModule
+
+__all__ = ["build", "load", "train"]
+
+
+def train(config: "Config", name: str | None = None) -> dict[str, Any]:
+    """Train, and return the run's summary; `name` names a run folder that is made here.
+
+    Raises RequestError where the config cannot be run, RunError where the run fails.
+    """
+    from txlab.train import folder, resume
+    from txlab.train.quiet import quiet
+
+    with quiet(), folder.opened(config.run_dir, config.resume, name or config.model.name) as place:
+        data = prepare_data(config)
+        config = sized(config, data.tokenizer)
+        model = build(config)
+        steps = total_steps(config, data)
+        module = training_module(config, model, data, steps)
+        saved = begin(config, place)
+        if place.resumed is not None:
+            resume.check_config(place.resumed, saved)
+            resume.restore(place.resumed, module)
+        trainer, datamodule = build_trainer(config, place, module, data, saved)
+        introduce(config, place, module, data)
+        if module.counters.step < steps:
+            trainer.fit(module, datamodule=datamodule)
+        return conclude(place, module, data)
+
+
+def prepare_data(config: "Config") -> "Data":
+    """Tokenised data; with `model.init_from`, in the tokens of the model that it starts from."""
+    from txlab.data.source import data
+    from txlab.loading import saved_config, saved_tokenizer
+    from txlab.train.checkpoint import find
+
+    tokenizer: Any = config.tokenizer
+    if config.model.init_from is not None:
+        source = find(Path(config.model.init_from)).path
+        tokenizer = saved_tokenizer(source, saved_config(source)) or tokenizer
+    made = data.build(config.data, tokenizer, context=config.model.context, seed=config.seed)
+    made.prepare()
+    return made
+
+
+def total_steps(config: "Config", data: "Data") -> int:
+    """Steps of the whole run, from `train.steps`, `.tokens` or `.epochs`; one epoch by default."""
+    train: Train = config.train
+    size = config.data.batch_size
+    if train.steps is not None:
+        return train.steps
+    if train.tokens is not None:
+        return math.ceil(train.tokens / (size * config.model.context))
+    return math.ceil((train.epochs or 1) * len(data.train) / size)
+
+
+def training_module(config: "Config", model: "Model", data: "Data", steps: int) -> "TrainModule":
+    """The Lightning module with objective, optimizer and schedule."""
+    from txlab.objectives import objective
+    from txlab.train.compiling import compile_blocks
+    from txlab.train.module import TrainModule
+    from txlab.train.optim import optim
+    from txlab.train.schedule import schedule
+    from txlab.train.throughput import flops_per_token
+
+    if config.train.compile:
+        compile_blocks(model)
+    return TrainModule(
+        model,
+        objective.build(config.objective),
+        make_optimizer=optim.build(config.optim).make,
+        schedule=schedule.build(config.schedule, total_steps=steps),
+        train=config.train,
+        total_steps=steps,
+        seed=config.seed,
+        token_bytes=data.tokenizer.token_bytes(),
+        validates=len(data.val) > 0,
+        flops_per_token=flops_per_token(model, config.model.context),
+    )
+
+
+def begin(config: "Config", place: "Place") -> str:
+    """The config as YAML, as it stands in `RUN/config.yaml` and in every checkpoint."""
+    from txlab.core.hydra import to_yaml
+
+    return to_yaml(dataclasses.replace(config, run_dir=None, resume=None))
+
+
+def build_trainer(
+    config: "Config", place: "Place", module: "TrainModule", data: "Data", saved: str
+) -> tuple["Trainer", Any]:
+    """Lightning's Trainer with other people's loggers and callbacks, and our own; its data module."""
+    from txlab.train import callbacks as ours
+    from txlab.train.datamodule import DataModule
+    from txlab.train.folder import bring_history
+    from txlab.train.throughput import peak_flops
+    from txlab.train.trainer import make_callbacks, make_loggers, make_trainer
+
+    step, settings = module.counters.step, config.train
+    bring_history(place)
+    (place.path / "config.yaml").write_text(saved, encoding="utf-8")
+    progress = ours.Progress()
+    watching = [ours.Log(place.path, resumed_step=step), progress]
+    if settings.sample is not None:
+        watching.append(sampler(config, place, data, step))
+    watching += make_callbacks(config.callbacks)
+    watching.append(
+        ours.Checkpoints(
+            place.path,
+            config=saved,
+            tokenizer=data.tokenizer,
+            save_every=settings.save_every,
+            keep_last=settings.keep_last,
+            resumed_step=step if place.resumed is not None else -1,
+        )
+    )
+    trainer = make_trainer(
+        config.trainer,
+        settings,
+        loggers=make_loggers(config.logger, place.path, progress.say),
+        callbacks=watching,
+    )
+    datamodule = DataModule(data, total_steps=module.total_steps, one_batch=settings.one_batch)
+    datamodule.start = step
+    device = trainer.strategy.root_device
+    module.peak_flops = peak_flops(device, settings.precision) * trainer.world_size
+    return trainer, datamodule
+
+
+def sampler(config: "Config", place: "Place", data: "Data", step: int) -> "Samples":
+    """Generates from `train.sample` at every validation."""
+    from txlab.models.sampling import Sampling
+    from txlab.train.callbacks import Samples
+
+    length = min(120, max(config.model.context // 2, 1))
+    sampling = Sampling(max_new_tokens=length, temperature=0.8, top_p=0.95, seed=config.seed)
+    prompt = config.train.sample or ""
+    return Samples(place.path, data.tokenizer, prompt, sampling, resumed_step=step)
+
+
+def introduce(config: "Config", place: "Place", module: "TrainModule", data: "Data") -> None:
+    """Say what is about to happen."""
+    from txlab.train.report import introduction
+
+    size, context = config.data.batch_size, config.model.context
+    for line in introduction(place, module, data.facts, rows=size, context=context):
+        print(line, flush=True)
+
+
+def conclude(place: "Place", module: "TrainModule", data: "Data") -> dict[str, Any]:
+    """Write and show summary, picture and sample of a finished run."""
+    from txlab.train import report
+    from txlab.train.callbacks.samples import FILE, read_samples
+
+    summary = report.summarise(place.path, module, data.facts)
+    report.write_summary(place.path, summary)
+    report.picture(place.path, summary["unigram_entropy"])
+    samples = place.path / FILE
+    if samples.exists() and (texts := read_samples(samples)):
+        print(f"\nsample at step {texts[-1][0]}:\n{texts[-1][1]}\n")
+    report.table(summary)
+    return summary

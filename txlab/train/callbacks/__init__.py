@@ -1,0 +1,13 @@
+"""What watches a run: log, progress, checkpoints, samples.
+
+Beside Lightning's hooks these know three of our own, called by the module:
+`on_row(trainer, module, row)` for each row of the log, `on_step(trainer, module)` when a step with
+all that belongs to it (validation, row) is over, `on_note(trainer, module, text)` for one line of news.
+"""
+
+from txlab.train.callbacks.checkpoints import Checkpoints
+from txlab.train.callbacks.log import Log
+from txlab.train.callbacks.progress import Progress
+from txlab.train.callbacks.samples import Samples
+
+__all__ = ["Checkpoints", "Log", "Progress", "Samples"]

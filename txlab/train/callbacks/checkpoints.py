@@ -1,0 +1,100 @@
+"""Saves at intervals, at the end and when the process is asked to stop."""
+
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, Trainer
+
+from txlab.core.errors import RunError
+from txlab.train import checkpoint
+from txlab.train.state import random_state
+from txlab.train.weights import named_tensors
+
+
+class Preempted(RunError):
+    """The run was told to stop and saved itself (exit status 75)."""
+
+    exit_status = 75
+
+
+class Checkpoints(Callback):
+    """Writes `RUN/checkpoints/step-NNNNNN` every `save_every` steps and at the end.
+
+    SIGTERM and the first Ctrl-C finish the step, save and end the run; a second Ctrl-C ends it at
+    once.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        config: str,
+        tokenizer: Any = None,
+        save_every: int | None = None,
+        keep_last: int = 2,
+        resumed_step: int = -1,
+    ) -> None:
+        self.folder = run_dir / checkpoint.FOLDER
+        self.config = config
+        self.tokenizer = tokenizer
+        self.save_every = save_every
+        self.keep_last = keep_last
+        self.saved_step = resumed_step
+        self._stop: str | None = None
+        self._handlers: dict[int, Any] = {}
+
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        if trainer.is_global_zero:
+            checkpoint.clear_leftovers(self.folder)
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._handlers[number] = signal.signal(number, self._on_signal)
+
+    def on_step(self, trainer: Trainer, module: Any) -> None:
+        step = module.counters.step
+        if self._stop is None and not (self.save_every and step % self.save_every == 0):
+            return
+        self.save(trainer, module)
+        if self._stop is not None:
+            raise Preempted(
+                f"stopped by {self._stop} at step {step}, saved; go on with resume=auto."
+            )
+
+    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
+        self.save(trainer, pl_module)
+
+    def teardown(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        self._handlers.clear()
+
+    def save(self, trainer: Trainer, module: Any) -> None:
+        """Save this step, unless it is saved already."""
+        step = module.counters.step
+        if step == self.saved_step:
+            return
+        module.watch.stop()
+        generators = [random_state()]
+        if trainer.world_size > 1:
+            gathered: list[Any] = [None] * trainer.world_size
+            torch.distributed.all_gather_object(gathered, generators[0])
+            generators = gathered
+        if trainer.is_global_zero:
+            checkpoint.save(
+                self.folder,
+                step,
+                tensors=named_tensors(module.model),
+                state={**module.state(), "random": generators},
+                config=self.config,
+                save_tokenizer=None if self.tokenizer is None else self.tokenizer.save,
+                keep_last=self.keep_last,
+            )
+        self.saved_step = step
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        if self._stop is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self._stop = signal.Signals(number).name

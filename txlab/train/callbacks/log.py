@@ -1,0 +1,93 @@
+"""The local log: `metrics.csv`, one row per window of steps, also handed to every logger."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, Trainer
+
+from txlab.core.errors import RunError
+from txlab.train.history import Row
+
+FILE = "metrics.csv"
+COLUMNS = (
+    "step",
+    "updates",
+    "tokens",
+    "train/loss",
+    "val/loss",
+    "val/perplexity",
+    "val/bits_per_byte",
+    "lr",
+    "grad_norm",
+    "tokens_per_s",
+    "mfu",
+    "skipped",
+)
+WHOLE = ("step", "updates", "tokens", "skipped")
+
+
+class Log(Callback):
+    """Appends rows to `metrics.csv` and passes the very same rows to the trainer's loggers.
+
+    On resume, rows beyond the resumed step are cut: the steps are about to be run again.
+    """
+
+    def __init__(self, run_dir: Path, *, resumed_step: int = 0) -> None:
+        self.file = run_dir / FILE
+        self.columns = list(COLUMNS)
+        if self.file.exists():
+            rows = [row for row in read_rows(self.file) if row["step"] <= resumed_step]
+            self.columns += [name for row in rows for name in row if name not in self.columns]
+            self.columns = list(dict.fromkeys(self.columns))
+            self._rewrite(rows)
+
+    def on_row(self, trainer: Trainer, module: Any, row: Row) -> None:
+        if trainer.is_global_zero:
+            try:
+                self._append(row)
+            except OSError as error:
+                raise RunError(
+                    f"{self.file} cannot be written ({error.strerror}): make room."
+                ) from error
+        for logger in trainer.loggers:
+            logger.log_metrics(row, step=int(row["step"]))
+
+    def _append(self, row: Row) -> None:
+        new = [name for name in row if name not in self.columns]
+        if new and self.file.exists():
+            rows = read_rows(self.file)
+            self.columns += new
+            self._rewrite(rows)
+        self.columns += [name for name in row if name not in self.columns]
+        fresh = not self.file.exists()
+        with self.file.open("a", newline="", encoding="utf-8") as stream:
+            writer = csv.writer(stream)
+            if fresh:
+                writer.writerow(self.columns)
+            writer.writerow([_text(row.get(name)) for name in self.columns])
+
+    def _rewrite(self, rows: list[Row]) -> None:
+        temporary = self.file.with_suffix(".tmp")
+        with temporary.open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.writer(stream)
+            writer.writerow(self.columns)
+            writer.writerows([_text(row.get(name)) for name in self.columns] for row in rows)
+        temporary.replace(self.file)
+
+
+def read_rows(file: Path) -> list[Row]:
+    """Rows of a `metrics.csv`; empty cells are left out, a torn last line is dropped."""
+    with file.open(newline="", encoding="utf-8") as stream:
+        lines = list(csv.reader(stream))
+    rows: list[Row] = []
+    for line in lines[1:]:
+        if len(line) != len(lines[0]):
+            continue
+        cells = dict(zip(lines[0], line, strict=True))
+        rows.append({k: int(v) if k in WHOLE else float(v) for k, v in cells.items() if v})
+    return rows
+
+
+def _text(value: float | None) -> str:
+    return "" if value is None else repr(value)

@@ -1,0 +1,67 @@
+"""Text generated along the way."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, Trainer
+
+from txlab.data.tokenizer import Tokenizer
+from txlab.models.sampling import Sampling
+from txlab.models.text import generate_text
+from txlab.train.history import Row
+from txlab.train.state import random_state, restore_random
+
+FILE = "samples.txt"
+HEAD = re.compile(r"^--- step (\d+)$", re.MULTILINE)
+
+
+class Samples(Callback):
+    """Appends what the model makes of `prompt` to `samples.txt` at every validation.
+
+    Training's random numbers are untouched by it.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        tokenizer: Tokenizer,
+        prompt: str,
+        sampling: Sampling,
+        *,
+        resumed_step: int = 0,
+    ) -> None:
+        self.file = run_dir / FILE
+        self.tokenizer = tokenizer
+        self.prompt = prompt
+        self.sampling = sampling
+        if self.file.exists():
+            kept = [(step, text) for step, text in read_samples(self.file) if step <= resumed_step]
+            self.file.write_text("".join(_entry(*one) for one in kept), encoding="utf-8")
+
+    def on_row(self, trainer: Trainer, module: Any, row: Row) -> None:
+        if "val/loss" not in row or not trainer.is_global_zero:
+            return
+        before = random_state()
+        try:
+            with torch.no_grad():
+                answer = generate_text(module.model, self.tokenizer, [self.prompt], self.sampling)[
+                    0
+                ]
+        finally:
+            restore_random(before)
+        with self.file.open("a", encoding="utf-8") as stream:
+            stream.write(_entry(int(row["step"]), self.prompt + answer.text))
+
+
+def read_samples(file: Path) -> list[tuple[int, str]]:
+    """Samples in a `samples.txt` with their steps."""
+    _, *parts = HEAD.split(file.read_text(encoding="utf-8"))
+    return [
+        (int(step), text.strip("\n")) for step, text in zip(parts[::2], parts[1::2], strict=True)
+    ]
+
+
+def _entry(step: int, text: str) -> str:
+    return f"--- step {step}\n{text}\n\n"

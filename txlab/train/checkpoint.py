@@ -1,0 +1,175 @@
+"""Checkpoint folders: written whole or not at all, read without executing anything.
+
+RUN/checkpoints/step-000100/  weights.safetensors  state.pt  config.yaml  tokenizer.json  COMPLETE
+"""
+
+import json
+import os
+import pickle
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from txlab.core.errors import RequestError, RunError
+
+FOLDER = "checkpoints"
+MARK = "COMPLETE"
+WEIGHTS, STATE, CONFIG, TOKENIZER = (
+    "weights.safetensors",
+    "state.pt",
+    "config.yaml",
+    "tokenizer.json",
+)
+STEP = re.compile(r"step-(\d{6,})")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One complete checkpoint folder."""
+
+    path: Path
+
+    @property
+    def step(self) -> int:
+        match = STEP.fullmatch(self.path.name)
+        return int(match.group(1)) if match else -1
+
+    def weights(self) -> dict[str, Tensor]:
+        """Tensors by name, on the CPU."""
+        return self._read(WEIGHTS, lambda file: load_file(file))
+
+    def state(self) -> dict[str, Any]:
+        """Optimizer, counters and generators; containers and tensors only, nothing is unpickled."""
+        return self._read(
+            STATE, lambda file: torch.load(file, map_location="cpu", weights_only=True)
+        )
+
+    def config(self) -> str:
+        """The run's config as YAML text."""
+        return self._read(CONFIG, lambda file: file.read_text(encoding="utf-8"))
+
+    def _read(self, name: str, reader: Callable[[Path], Any]) -> Any:
+        file = self.path / name
+        try:
+            return reader(file)
+        except FileNotFoundError:
+            raise RequestError(
+                f"{self.path} has no {name}: it is no whole txlab checkpoint."
+            ) from None
+        except (
+            SafetensorError,
+            pickle.UnpicklingError,
+            RuntimeError,
+            EOFError,
+            ValueError,
+            OSError,
+        ) as error:
+            why = " ".join(str(error).split()).split(". ")[0][:120]
+            raise RequestError(
+                f"{file} cannot be read ({why}): it is damaged or not ours, nothing of it was used; "
+                "take another checkpoint."
+            ) from error
+
+
+def complete(folder: Path) -> list[Checkpoint]:
+    """Complete checkpoints in the folder `checkpoints` of a run, oldest first."""
+    if not folder.is_dir():
+        return []
+    found = [Checkpoint(path) for path in folder.iterdir() if STEP.fullmatch(path.name)]
+    return sorted((c for c in found if (c.path / MARK).is_file()), key=lambda c: c.step)
+
+
+def find(path: Path) -> Checkpoint:
+    """The checkpoint at `path`, or the newest complete one of the run at `path`."""
+    if not path.is_dir():
+        raise RequestError(
+            f"{path}: there is no such folder; give a run folder or a checkpoint in it."
+        )
+    if (path / MARK).is_file():
+        return Checkpoint(path)
+    for folder in (path / FOLDER, path):
+        if there := complete(folder):
+            return there[-1]
+    if any((path / name).exists() for name in (WEIGHTS, STATE)):
+        raise RequestError(f"{path} is an unfinished or foreign checkpoint: it has no file {MARK}.")
+    raise RequestError(f"{path} holds no complete checkpoint (looked in {FOLDER}/ as well).")
+
+
+def save(
+    folder: Path,
+    step: int,
+    *,
+    tensors: dict[str, Tensor],
+    state: dict[str, Any],
+    config: str,
+    save_tokenizer: Callable[[Path], Any] | None,
+    keep_last: int,
+) -> Checkpoint:
+    """Write `folder/step-NNNNNN` under a temporary name, sync it to disk, then rename it.
+
+    RunError when the disk refuses: the temporary files are gone then, older checkpoints are intact.
+    """
+    target = folder / f"step-{step:06d}"
+    temporary = folder / f".tmp-{target.name}-{os.getpid()}"
+    try:
+        temporary.mkdir(parents=True)
+        plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        save_file(plain, temporary / WEIGHTS, metadata={"format": "pt"})
+        torch.save(state, temporary / STATE)
+        (temporary / CONFIG).write_text(config, encoding="utf-8")
+        if save_tokenizer is not None:
+            save_tokenizer(temporary / TOKENIZER)
+        sizes = {file.name: file.stat().st_size for file in sorted(temporary.iterdir())}
+        for name in sizes:
+            _sync(temporary / name)
+        (temporary / MARK).write_text(json.dumps({"step": step, "bytes": sizes}) + "\n")
+        _sync(temporary / MARK)
+        _sync(temporary)
+        if target.exists():
+            _remove(target)
+        temporary.rename(target)
+        _sync(folder)
+    except (OSError, RuntimeError, SafetensorError) as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        older = complete(folder)
+        rest = f"the last good one is {older[-1].path}" if older else "there is no earlier one"
+        why = " ".join(str(error).split())[:160]
+        raise RunError(
+            f"saving {target} failed ({why}); {rest}. Make room, then go on with resume=auto."
+        ) from error
+    for old in complete(folder)[:-keep_last]:
+        _remove(old.path)
+    return Checkpoint(target)
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove what a killed process left half-written or half-removed."""
+    if not folder.is_dir():
+        return
+    for path in folder.iterdir():
+        unfinished = STEP.fullmatch(path.name) and not (path / MARK).exists()
+        if path.name.startswith(".tmp-") or unfinished:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove(path: Path) -> None:
+    """Remove a checkpoint, its mark first, so that half of one is never taken for a whole."""
+    (path / MARK).unlink(missing_ok=True)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    """Make the system write `path` (file or folder) to the disk now."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

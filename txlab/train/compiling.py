@@ -1,0 +1,21 @@
+"""torch.compile, block by block and in place."""
+
+import os
+
+from torch import nn
+
+from txlab.core.errors import RequestError
+
+BACKEND = "TXLAB_COMPILE_BACKEND"
+"""Environment variable naming another torch.compile backend; tests use `aot_eager`."""
+
+
+def compile_blocks(model: nn.Module) -> None:
+    """Compile each of `model.layers` in place: one graph for all, names and state unchanged."""
+    layers = getattr(model, "layers", None)
+    if layers is None:
+        raise RequestError(
+            f"train.compile=true: {type(model).__name__} has no `layers` to compile."
+        )
+    for block in layers:
+        block.compile(backend=os.environ.get(BACKEND, "inductor"))

@@ -1,0 +1,110 @@
+"""The folder of a run: new and its own, or the one that is to be continued."""
+
+import contextlib
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from txlab.core.errors import RequestError
+from txlab.train import checkpoint
+from txlab.train.callbacks.log import FILE as METRICS
+from txlab.train.checkpoint import Checkpoint
+
+PARENT = Path("runs")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run writes, and the checkpoint it goes on from."""
+
+    path: Path
+    resumed: Checkpoint | None
+    fresh: bool
+    """Whether this process made the folder."""
+
+
+@contextlib.contextmanager
+def opened(run_dir: str | None, resume: str | None, name: str) -> Iterator[Place]:
+    """The run's folder; a folder made here is removed again when nothing came to stand in it."""
+    place = open_folder(run_dir, resume, name)
+    try:
+        yield place
+    finally:
+        if place.fresh:
+            with contextlib.suppress(OSError):
+                place.path.rmdir()
+
+
+def open_folder(run_dir: str | None, resume: str | None, name: str) -> Place:
+    """Make or check the folder of a run, and find what is to be resumed."""
+    path = None if run_dir is None else Path(run_dir).absolute()
+    resumed = None
+    if resume == "auto":
+        if path is None:
+            raise RequestError("resume=auto needs run_dir=FOLDER to look in.")
+        there = checkpoint.complete(path / checkpoint.FOLDER)
+        resumed = there[-1] if there else None
+    elif resume is not None:
+        resumed = checkpoint.find(Path(resume).absolute())
+        if path is None:
+            path = resumed.path.parent.parent
+    elif path is not None and ((path / checkpoint.FOLDER).exists() or (path / METRICS).exists()):
+        raise RequestError(
+            f"run_dir={path} holds a run already: resume=auto goes on with it, another run_dir starts anew."
+        )
+    if path is None:
+        return Place(_unique(name), None, True)
+    if resumed is not None:
+        _refuse_newer(path, resumed)
+    return Place(path, resumed, _make(path))
+
+
+def _unique(name: str) -> Path:
+    """A folder nobody else has: the name, the second, and luck; made here, atomically."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    while True:
+        path = (PARENT / f"{name.replace('/', '-')}-{stamp}-{secrets.token_hex(3)}").absolute()
+        if _make(path):
+            return path
+
+
+def _make(path: Path) -> bool:
+    """Make the folder; False where it is there already. RequestError where it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir()
+            made = True
+        except FileExistsError:
+            made = False
+        probe = path / f".probe-{secrets.token_hex(3)}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise RequestError(
+            f"run_dir={path} cannot be written ({error.strerror}): choose another with run_dir=FOLDER."
+        ) from error
+    return made
+
+
+def _refuse_newer(path: Path, resumed: Checkpoint) -> None:
+    """A run has one line of history: going back in it needs a folder of its own."""
+    folder = path / checkpoint.FOLDER
+    newer = [c for c in checkpoint.complete(folder) if c.step > resumed.step]
+    if newer:
+        raise RequestError(
+            f"resume={resumed.path}: {path} goes on to {newer[-1].path.name}; add run_dir=NEW to branch "
+            "off, or resume=auto to continue from the newest."
+        )
+
+
+def bring_history(place: Place) -> None:
+    """Copy the log of the run that a branch comes from, so that its history has no hole."""
+    if place.resumed is None or (place.path / METRICS).exists():
+        return
+    source = place.resumed.path.parent.parent / METRICS
+    if source.is_file():
+        shutil.copyfile(source, place.path / METRICS)

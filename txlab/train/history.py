@@ -1,0 +1,121 @@
+"""Running sums of a run's figures: kept on the device, read once a row."""
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Row = dict[str, float]
+"""One row of the log, column by column."""
+
+
+@dataclass
+class Sums:
+    """(sum, count) pairs by name, added up in float32 whatever the model computes in."""
+
+    names: list[str] = field(default_factory=list)
+    values: Tensor | None = None
+    """Sum and count of each name, flat."""
+
+    def add(self, pairs: dict[str, tuple[Tensor, Tensor]]) -> None:
+        """Add one batch's pairs; no value is read, so the device is not waited for."""
+        flat = torch.stack([part.detach().float() for pair in pairs.values() for part in pair])
+        names = list(pairs)
+        if self.values is None:
+            self.names, self.values = names, flat
+        elif names == self.names:
+            self.values = self.values.to(flat.device) + flat
+        else:  # a batch with other metrics: rare, so simple
+            merged = dict(zip(self.names, self.values.view(-1, 2), strict=True))
+            for name, pair in zip(names, flat.view(-1, 2), strict=True):
+                merged[name] = merged[name] + pair if name in merged else pair
+            self.names, self.values = list(merged), torch.cat(list(merged.values()))
+
+    def totals(self) -> dict[str, tuple[float, float]]:
+        """The pairs as numbers; waits for the device."""
+        if self.values is None:
+            return {}
+        pairs = self.values.view(-1, 2).tolist()
+        return {name: (pair[0], pair[1]) for name, pair in zip(self.names, pairs, strict=True)}
+
+    def state(self) -> dict[str, Any]:
+        return {"names": list(self.names), "values": self.values}
+
+
+class Stopwatch:
+    """Time spent in training steps; stands still while validating, saving and drawing samples."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._since: float | None = None
+
+    def start(self) -> None:
+        if self._since is None:
+            self._since = time.perf_counter()
+
+    def stop(self) -> None:
+        self.seconds = self.read()
+        self._since = None
+
+    def read(self) -> float:
+        """Seconds since the last lap, pauses left out."""
+        return self.seconds + (0.0 if self._since is None else time.perf_counter() - self._since)
+
+    def lap(self) -> float:
+        """Stop, and hand out the seconds; counts from 0 again."""
+        self.stop()
+        seconds, self.seconds = self.seconds, 0.0
+        return seconds
+
+
+class Window:
+    """The steps since the last row of the log, as sums; saved, so that a resumed log has no seam."""
+
+    def __init__(self) -> None:
+        self.sums = Sums()
+        self.norms: list[float] = []
+        self.lr = 0.0
+        self.tokens = 0
+
+    def row(self, prefix: str = "train/") -> Row:
+        """Token-weighted means of the window's steps, mean gradient norm, last learning rate."""
+        row = {
+            prefix + name: total / count
+            for name, (total, count) in self.sums.totals().items()
+            if count
+        }
+        row["lr"] = self.lr
+        finite = [norm for norm in self.norms if math.isfinite(norm)]
+        if finite:
+            row["grad_norm"] = sum(finite) / len(finite)
+        return row
+
+    def state(self) -> dict[str, Any]:
+        plain = {key: getattr(self, key) for key in ("lr", "tokens")}
+        return {**plain, "norms": list(self.norms), "sums": self.sums.state()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        for key in ("lr", "tokens"):
+            setattr(self, key, state[key])
+        self.norms = list(state["norms"])
+        self.sums = Sums(list(state["sums"]["names"]), state["sums"]["values"])
+
+
+def held_out_row(sums: Sums) -> Row:
+    """Figures of a validation: token-weighted, so neither batch size nor devices matter.
+
+    Loss and perplexity are of the plain likelihood `nll` where the objective reports one.
+    """
+    totals = sums.totals()
+    nll, count = totals.get("nll") or totals.get("loss") or (0.0, 0.0)
+    if not count:
+        return {}
+    row = {"val/loss": nll / count, "val/perplexity": math.exp(min(nll / count, 700.0))}
+    n_bytes = totals.get("bytes", (0.0, 0.0))[0]
+    if n_bytes:
+        row["val/bits_per_byte"] = nll / math.log(2) / n_bytes
+    others = {k: v for k, v in totals.items() if k not in ("nll", "loss", "bytes")}
+    return row | {f"val/{name}": total / count for name, (total, count) in others.items() if count}

@@ -1,0 +1,105 @@
+"""Other people's loggers: built late, guarded, and never a reason for a run to stop."""
+
+import os
+import secrets
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from lightning.pytorch.loggers import Logger
+
+WANDB = "WandbLogger"
+ID_FILE = "wandb_id.txt"
+
+
+class Guarded(Logger):
+    """Passes everything on to `inner`; after its first failure it is left out, with one line."""
+
+    def __init__(self, name: str, inner: Logger, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self.inner: Logger | None = inner
+        self._label = name
+        self._name = inner.name
+        self._say = say
+
+    @property
+    def name(self) -> str | None:
+        return self._name
+
+    @property
+    def version(self) -> int | str | None:
+        return self._try(lambda inner: inner.version)
+
+    @property
+    def experiment(self) -> Any:
+        """The inner logger's own object (a W&B run, say); None once it has failed."""
+        return self._try(lambda inner: inner.experiment)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        self._try(lambda inner: inner.log_metrics(dict(metrics), step))
+
+    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
+        self._try(lambda inner: inner.log_hyperparams(params, *args, **kwargs))
+
+    def save(self) -> None:
+        self._try(lambda inner: inner.save())
+
+    def finalize(self, status: str) -> None:
+        self._try(lambda inner: inner.finalize(status))
+
+    def _try(self, call: Callable[[Logger], Any]) -> Any:
+        if self.inner is None:
+            return None
+        try:
+            return call(self.inner)
+        except Exception as error:  # whatever a stranger's code raises: training matters more
+            self.inner = None
+            self._say(failure(self._label, error))
+            return None
+
+
+def failure(name: str, error: Exception) -> str:
+    """One line for a logger that is left out from here on."""
+    said = " ".join(str(error).split())[:160]
+    return f"logger {name} failed and is left out ({type(error).__name__}: {said}); metrics.csv goes on."
+
+
+def wandb_arguments(
+    run_dir: Path, given: Mapping[str, Any], say: Callable[[str], None]
+) -> dict[str, Any]:
+    """What WandbLogger needs beside `given`: folder, the run's lasting id, offline where it must be."""
+    file = run_dir / ID_FILE
+    if not file.exists():
+        file.write_text(secrets.token_hex(4), encoding="utf-8")
+    arguments = {"save_dir": str(run_dir), "name": run_dir.name, "id": file.read_text().strip()}
+    arguments |= {"resume": "allow", **given}
+    if "offline" not in given and "WANDB_MODE" not in os.environ and (why := offline_reason()):
+        arguments["offline"] = True
+        say(
+            f"wandb: {why}, so the run is logged offline; `wandb sync {run_dir}/wandb/*` uploads it later."
+        )
+    return arguments
+
+
+def offline_reason() -> str | None:
+    """Why W&B cannot be reached now; None where it can. Never waits longer than two seconds."""
+    url = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai"))
+    host = url.hostname or "api.wandb.ai"
+    if not (os.environ.get("WANDB_API_KEY") or _in_netrc(host)):
+        return "no API key"
+    try:
+        socket.create_connection((host, url.port or 443), timeout=2).close()
+    except OSError:
+        return f"no connection to {host}"
+    return None
+
+
+def _in_netrc(host: str) -> bool:
+    import netrc
+
+    try:
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False

@@ -1,0 +1,292 @@
+"""The one Lightning module: a batch is one optimizer step, given as a list of micro-batches."""
+
+import contextlib
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch.core.optimizer import LightningOptimizer
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from txlab.core.errors import RunError
+from txlab.data.batch import IGNORE, Batch
+from txlab.objectives.objective import Objective
+from txlab.train.clip import gradient_norm, scale_gradients
+from txlab.train.config import Train
+from txlab.train.history import Row, Stopwatch, Sums, Window, held_out_row
+from txlab.train.schedule.schedule import Schedule
+from txlab.train.state import (
+    Counters,
+    optimizer_state,
+    restore_optimizer,
+    restore_random,
+    seed_everything,
+)
+
+NEVER = sys.maxsize
+PATIENCE = 100
+"""Steps in a row without a finite gradient after which a run is given up."""
+
+
+class TrainModule(LightningModule):
+    """Trains `model` towards `objective`; results do not depend on how a step is split.
+
+    The gradient of a step is the sum of its losses divided by its supervised tokens, both over all
+    micro-batches and all ranks. Intervals, validation and the end follow our own `counters`, never
+    Lightning's.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        *,
+        make_optimizer: Callable[[nn.Module], Optimizer],
+        schedule: Schedule,
+        train: Train,
+        total_steps: int,
+        seed: int = 0,
+        token_bytes: Tensor | None = None,
+        validates: bool = True,
+        flops_per_token: float = 0.0,
+        peak_flops: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.model = model
+        self.objective = objective
+        self.schedule = schedule
+        self.config = train
+        self.total_steps = total_steps
+        self.seed = seed
+        self.token_bytes = token_bytes
+        self.validates = validates
+        self.flops_per_token = flops_per_token
+        self.peak_flops = peak_flops
+        self.optimizer = make_optimizer(model)
+        self.rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.counters = Counters()
+        self.window = Window()
+        self.held_out = Sums()
+        self.watch = Stopwatch()
+        self.last_row: Row = {}
+        """Newest value of every column."""
+        self._scaler_state: dict[str, Any] = {}
+        self._generators: list[dict[str, Any]] = []
+        self._seeded = False
+        self._validating = False
+        self._unbroken_skips = 0
+        self._trainable = [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    def configure_optimizers(self) -> Optimizer:
+        return self.optimizer
+
+    # --- one step
+
+    def training_step(self, micro_batches: Sequence[Batch], batch_idx: int) -> None:
+        count = torch.stack([self.objective.count(batch) for batch in micro_batches]).sum()
+        tokens = sum(batch["tokens"].numel() for batch in micro_batches)
+        world = self.trainer.world_size
+        if world > 1:
+            both = torch.stack([count, torch.full_like(count, tokens)])
+            count, total = self.trainer.strategy.reduce(both, reduce_op="sum").unbind()
+            tokens = int(total)
+        scale = world / count.clamp(min=1)
+        for i, batch in enumerate(micro_batches):
+            loss = self.objective(self.model, batch)
+            self.window.sums.add({"loss": (loss.sum, loss.count), **loss.metrics})
+            with self._outside_autocast(), self._sync_gradients(i == len(micro_batches) - 1):
+                self.manual_backward(loss.sum * scale)
+        with self._outside_autocast():
+            self._update(count)
+        self.counters.step += 1
+        self.counters.tokens += tokens
+        self.window.tokens += tokens
+
+    def _update(self, count: Tensor) -> None:
+        """Clip and step, or leave everything alone: no supervised token, or no finite gradient."""
+        optimizer, counters, window = self.optimizer, self.counters, self.window
+        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+        if scaler is not None and bool(count):
+            scaler.unscale_(optimizer)
+        # The one time a step waits for the device: whether to apply the update is decided here.
+        norm, supervised = torch.stack([gradient_norm(self._trainable), count.float()]).tolist()
+        rate = self.schedule.factor(counters.updates)
+        window.lr = self.rates[0] * rate
+        if not supervised:
+            counters.empty += 1
+        elif not math.isfinite(norm):
+            self._skip(norm)
+        else:
+            self._unbroken_skips = 0
+            window.norms.append(norm)
+            if self.config.clip is not None and norm > self.config.clip:
+                scale_gradients(self._trainable, self.config.clip / (norm + 1e-6))
+            for group, peak in zip(optimizer.param_groups, self.rates, strict=True):
+                group["lr"] = peak * rate
+            if scaler is not None:
+                scaler.step(optimizer)
+            else:
+                wrapped = self.optimizers()
+                assert isinstance(wrapped, LightningOptimizer)
+                wrapped.step()
+            counters.updates += 1
+        if scaler is not None and supervised:
+            scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+
+    def _skip(self, norm: float) -> None:
+        counters = self.counters
+        where = f"step {counters.step + 1}: the gradient's norm is {norm}"
+        if not self.config.skip_nonfinite:
+            raise RunError(f"{where}; lower optim.lr, or set train.skip_nonfinite=true to go on.")
+        counters.skipped += 1
+        self._unbroken_skips += 1
+        if self._unbroken_skips >= PATIENCE:
+            raise RunError(
+                f"{where}, and so {PATIENCE} times in a row: the run has diverged; lower optim.lr."
+            )
+        self._tell("on_note", f"{where}: update skipped, weights and schedule unchanged")
+
+    def _outside_autocast(self) -> contextlib.AbstractContextManager[Any]:
+        kind = self.device.type
+        if torch.is_autocast_enabled(kind):
+            return torch.autocast(kind, enabled=False)
+        return contextlib.nullcontext()
+
+    def _sync_gradients(self, last: bool) -> contextlib.AbstractContextManager[Any]:
+        block = None if last else getattr(self.trainer.strategy, "block_backward_sync", None)
+        return contextlib.nullcontext() if block is None else block()
+
+    # --- the end of a step: rows, validation, saving
+
+    def on_train_start(self) -> None:
+        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+        if scaler is not None and self._scaler_state:
+            scaler.load_state_dict(self._scaler_state)
+        self.watch.start()
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        if self._seeded:
+            return
+        # Here, not earlier: whatever was set up until now may have drawn numbers as well.
+        self._seeded = True
+        rank = self.trainer.global_rank
+        if rank < len(self._generators):
+            restore_random(self._generators[rank])
+        else:
+            seed_everything(self.seed, 1 + rank)
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        # Lightning asks for validation when its own count divides by this; ours decides instead.
+        self._validating = self.validation_due()
+        self.trainer.val_check_batch = 1 if self._validating else NEVER
+        if not self._validating:
+            self._finish_step()
+
+    def on_validation_start(self) -> None:
+        self.watch.stop()
+        self.held_out = Sums()
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        loss = self.objective(self.model, batch)
+        pairs = {"loss": (loss.sum, loss.count), **loss.metrics}
+        if self.token_bytes is not None:
+            self.token_bytes = self.token_bytes.to(batch["labels"].device)
+            labels = batch["labels"]
+            n_bytes = self.token_bytes[labels.clamp(min=0)].where(labels != IGNORE, 0).sum()
+            pairs["bytes"] = (n_bytes, torch.ones_like(n_bytes))
+        self.held_out.add(pairs)
+
+    def on_validation_epoch_end(self) -> None:
+        self.held_out = self._over_ranks(self.held_out)
+        self.last_row.update(held_out_row(self.held_out))
+        if "val/loss" in self.last_row:  # for other people's callbacks: early stopping and the like
+            self.log("val/loss", self.last_row["val/loss"], logger=False, rank_zero_only=True)
+
+    def on_validation_end(self) -> None:
+        self._finish_step()
+
+    def on_train_end(self) -> None:
+        self._refuse_no_update()
+
+    def _refuse_no_update(self) -> None:
+        counters = self.counters
+        if counters.step and not counters.updates:
+            raise RunError(
+                f"no update in {counters.step} steps: {counters.empty} had no supervised token, "
+                f"{counters.skipped} no finite gradient; look at the data (`show data`) and optim.lr."
+            )
+
+    def validation_due(self) -> bool:
+        """Every `val_every` steps and at the end; once where both meet."""
+        every, step = self.config.val_every, self.counters.step
+        if not self.validates:
+            return False
+        ends = step == self.total_steps or self.trainer.should_stop
+        return ends or (every is not None and step % every == 0)
+
+    def _finish_step(self) -> None:
+        step = self.counters.step
+        if step == self.total_steps:
+            self._refuse_no_update()
+        if self._validating or step % self.config.log_every == 0 or step == self.total_steps:
+            self._tell("on_row", self._row())
+        self._tell("on_step")
+        self.watch.start()
+
+    def _row(self) -> Row:
+        counters, seconds = self.counters, self.watch.lap()
+        counters.seconds += seconds
+        self.window.sums = self._over_ranks(self.window.sums)
+        row: Row = {"step": counters.step, "updates": counters.updates, "tokens": counters.tokens}
+        row |= {"skipped": counters.skipped + counters.empty, **self.window.row()}
+        row["tokens_per_s"] = self.window.tokens / max(seconds, 1e-9)
+        if self.peak_flops:
+            row["mfu"] = row["tokens_per_s"] * self.flops_per_token / self.peak_flops
+        if self._validating:
+            row |= {key: value for key, value in self.last_row.items() if key.startswith("val/")}
+        self.last_row.update(row)
+        self.window = Window()
+        return row
+
+    # --- resume
+
+    def state(self) -> dict[str, Any]:
+        """All that decides the rest of the run but weights and generators; plain containers."""
+        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+        return {
+            "counters": asdict(self.counters),
+            "optimizer": optimizer_state(self.optimizer),
+            "scaler": scaler.state_dict() if scaler is not None else {},
+            "window": self.window.state(),
+            "seconds": self.watch.read(),
+            "row": dict(self.last_row),
+        }
+
+    def load_state(self, state: dict[str, Any], source: str) -> None:
+        """Undo `state`, before the first step; the model's weights are loaded already."""
+        restore_optimizer(self.optimizer, state["optimizer"], source)
+        self.counters = Counters(**state["counters"])
+        self.window.load(state["window"])
+        self.watch.seconds = state["seconds"]
+        self.last_row = dict(state["row"])
+        self._scaler_state = state["scaler"]
+        self._generators = state["random"]
+
+    def _over_ranks(self, sums: Sums) -> Sums:
+        if self.trainer.world_size > 1 and sums.values is not None:
+            total = self.trainer.strategy.reduce(sums.values, reduce_op="sum")
+            return Sums(sums.names, total)
+        return sums
+
+    def _tell(self, hook: str, *args: Any) -> None:
+        for callback in self.trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
+            method = getattr(callback, hook, None)
+            if method is not None:
+                method(self.trainer, self, *args)

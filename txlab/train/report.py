@@ -1,0 +1,165 @@
+"""What a run says at its start and its end: facts, summary table, summary.json, loss.png."""
+
+import json
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from txlab.train.callbacks.log import FILE as METRICS
+from txlab.train.callbacks.log import read_rows
+from txlab.train.folder import Place
+from txlab.train.history import Row
+from txlab.train.module import TrainModule
+from txlab.train.state import parameter_count
+
+SUMMARY, PICTURE = "summary.json", "loss.png"
+
+
+def peak_memory(device: torch.device) -> float:
+    """Most memory in use so far, in MiB: of the GPU where the model is on one, else of the process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
+
+
+def write_summary(run_dir: Path, summary: dict[str, Any]) -> None:
+    """Write `summary.json`."""
+    (run_dir / SUMMARY).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+
+
+def table(summary: dict[str, Any]) -> None:
+    """Print the summary of a finished run."""
+    from rich.console import Console
+    from rich.table import Table
+
+    grid = Table(show_header=False, title="summary", title_justify="left")
+    for label, value in lines(summary):
+        grid.add_row(label, value)
+    Console(soft_wrap=True, highlight=False).print(grid)
+
+
+def lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Labels and values of the summary, as text; what is not known is left out."""
+    s = summary
+    skipped = f" ({s['skipped']} skipped)" if s.get("skipped") else ""
+    rows: list[tuple[str, str | None]] = [
+        ("steps", f"{s['step']:,}, {s['updates']:,} updates{skipped}"),
+        ("tokens", f"{s['tokens']:,}"),
+        ("parameters", f"{s['parameters']:,}"),
+        ("train loss", _number(s, "train/loss", "{:.4f} nats a token")),
+        ("held-out loss", _number(s, "val/loss", "{:.4f} nats a token")),
+        (
+            "unigram entropy",
+            _number(s, "unigram_entropy", "{:.4f} nats a token, of the held-out text"),
+        ),
+        ("better by", _number(s, "gain", "{:.4f} nats a token")),
+        ("bits per byte", _number(s, "val/bits_per_byte", "{:.4f}")),
+        ("perplexity", _number(s, "val/perplexity", "{:.2f}")),
+        ("tokens/s", _number(s, "tokens_per_s", "{:,.0f}")),
+        (
+            "MFU",
+            _number(
+                s, "mfu", "{:.1%} of {peak}", peak=f"{s.get('peak_flops', 0) / 1e12:.2f} TFLOP/s"
+            ),
+        ),
+        ("training time", _number(s, "seconds", "{:.1f} s")),
+        ("peak memory", _number(s, "peak_memory_mib", "{:,.0f} MiB")),
+        ("run folder", str(s["run_dir"])),
+    ]
+    return [(label, text) for label, text in rows if text is not None]
+
+
+def _number(summary: dict[str, Any], key: str, form: str, **extra: str) -> str | None:
+    value = summary.get(key)
+    return None if value is None else form.format(value, **extra)
+
+
+def picture(run_dir: Path, entropy: float | None = None) -> Path | None:
+    """Draw `loss.png` from `metrics.csv`: training and held-out loss by step."""
+    rows = read_rows(run_dir / METRICS) if (run_dir / METRICS).exists() else []
+    if not rows:
+        return None
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.plot(*_points(rows, "train/loss"), label="train", linewidth=1)
+    axes.plot(*_points(rows, "val/loss"), label="held out", marker="o")
+    if entropy is not None:
+        axes.axhline(entropy, label="unigram entropy", color="grey", linestyle=":")
+    axes.set(xlabel="step", ylabel="loss (nats a token)", title=run_dir.name)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(run_dir / PICTURE, dpi=120)
+    return run_dir / PICTURE
+
+
+def _points(rows: list[Row], column: str) -> tuple[list[float], list[float]]:
+    found = [(row["step"], row[column]) for row in rows if column in row]
+    return [step for step, _ in found], [value for _, value in found]
+
+
+def introduction(
+    place: Place, module: TrainModule, facts: dict[str, Any], *, rows: int, context: int
+) -> list[str]:
+    """What is about to happen, in a few lines."""
+    start, total = module.counters.step, module.total_steps
+    known = ("source", "documents", "train_tokens", "val_tokens", "vocab_size", "sha256")
+    said = [f"{key} {_plain(facts[key])}" for key in known if key in facts]
+    mixed = f", {module.flops_per_token / 1e6:.1f} MFLOP a token" if module.flops_per_token else ""
+    lines = [
+        f"run folder  {place.path}",
+        f"data        {', '.join(said)}",
+        f"model       {parameter_count(module.model):,} parameters{mixed}",
+        f"plan        {total:,} steps of {rows} x {context} = {rows * context:,} tokens",
+    ]
+    if place.resumed is not None:
+        done = " (nothing left to do)" if start >= total else ""
+        lines.append(
+            f"resumed     {place.resumed.path.name}: {start:,} of {total:,} steps are done{done}"
+        )
+    return lines
+
+
+def summarise(run_dir: Path, module: TrainModule, facts: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a finished run."""
+    counters, row = module.counters, module.last_row
+    entropy = facts.get("unigram_entropy")
+    speed = counters.tokens / counters.seconds if counters.seconds else None
+    gain = entropy - row["val/loss"] if entropy is not None and "val/loss" in row else None
+    mfu = (
+        speed * module.flops_per_token / module.peak_flops if speed and module.peak_flops else None
+    )
+    return {
+        "step": counters.step,
+        "updates": counters.updates,
+        "skipped": counters.skipped + counters.empty,
+        "tokens": counters.tokens,
+        "parameters": parameter_count(module.model),
+        "train/loss": row.get("train/loss"),
+        "val/loss": row.get("val/loss"),
+        "unigram_entropy": entropy,
+        "gain": gain,
+        "val/bits_per_byte": row.get("val/bits_per_byte"),
+        "val/perplexity": row.get("val/perplexity"),
+        "tokens_per_s": speed,
+        "mfu": mfu,
+        "peak_flops": module.peak_flops,
+        "flops_per_token": module.flops_per_token,
+        "seconds": counters.seconds,
+        "peak_memory_mib": peak_memory(module.device),
+        "run_dir": str(run_dir),
+        "data": facts,
+    }
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return value[:12] if isinstance(value, str) and len(value) == 64 else str(value)

@@ -1,0 +1,75 @@
+"""Going on from a checkpoint: what may differ from the first time, and putting everything back."""
+
+from typing import Any
+
+import yaml
+
+from txlab.core.errors import RequestError
+from txlab.train.checkpoint import Checkpoint
+from txlab.train.module import TrainModule
+from txlab.train.weights import load_tensors
+
+FREE = frozenset(
+    {"run_dir", "resume", "ckpt", "plugins", "trainer", "logger", "callbacks", "_plugins_"}
+)
+FREE_LEAVES = frozenset(
+    {
+        *("train.steps", "train.tokens", "train.epochs", "train.val_every", "train.val_batches"),
+        *(
+            "train.save_every",
+            "train.keep_last",
+            "train.log_every",
+            "train.sample",
+            "train.compile",
+        ),
+        *("data.micro_batch_size", "data.cache_dir", "model.init_from"),
+    }
+)
+"""Keys that may change on resume: length, intervals, places. All others decide the result."""
+
+
+def check_config(found: Checkpoint, config: str) -> None:
+    """RequestError that lists every key in which the checkpoint's config differs from `config`."""
+    then, now = _flat(_parsed(found, found.config())), _flat(_parsed(found, config))
+    keys = sorted(then.keys() | now.keys())
+    changed = [key for key in keys if then.get(key) != now.get(key) and not _free(key)]
+    if changed:
+        said = ", ".join(f"{key} was {then.get(key)}, is {now.get(key)}" for key in changed)
+        raise RequestError(
+            f"resume={found.path}: this is another run ({said}); give the same settings as then, or "
+            f"start a new run from its weights with model.init_from={found.path}."
+        )
+
+
+def restore(found: Checkpoint, module: TrainModule) -> None:
+    """Weights, optimizer, counters, log window and generators of a checkpoint."""
+    load_tensors(module.model, found.weights(), str(found.path / "weights.safetensors"))
+    state = found.state()
+    try:
+        module.load_state(state, str(found.path / "state.pt"))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RequestError(
+            f"{found.path / 'state.pt'} is not a state of this version of txlab ({error})."
+        ) from error
+
+
+def _parsed(found: Checkpoint, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise RequestError(
+            f"{found.path / 'config.yaml'} is no YAML: it is damaged or not ours."
+        ) from error
+
+
+def _flat(tree: Any, path: str = "") -> dict[str, Any]:
+    if not isinstance(tree, dict):
+        return {path: tree}
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= _flat(value, f"{path}.{key}".lstrip("."))
+    return found
+
+
+def _free(key: str) -> bool:
+    return key.partition(".")[0] in FREE or key in FREE_LEAVES

@@ -1,0 +1,85 @@
+"""Model FLOPs a token, and the share of the hardware's peak that a run reaches (MFU)."""
+
+import time
+from functools import cache
+
+import torch
+from torch import nn
+
+DENSE_PEAK = {
+    # Dense tensor-core peaks in bf16 and tf32, in TFLOP/s, from the vendors' data sheets (the
+    # headline figures there are with 2:4 sparsity, twice these).
+    "H200": (989.4, 494.7),
+    "H100 PCIe": (756.5, 378.0),
+    "H100": (989.4, 494.7),
+    "A100": (312.0, 156.0),
+    "L40S": (362.0, 183.0),
+    "L4": (121.0, 60.0),
+    "A10G": (70.0, 35.0),
+    "A10": (125.0, 62.5),
+    "RTX 4090": (165.2, 82.6),
+    "RTX 3090": (71.0, 35.6),
+    "V100": (125.0, 15.7),
+    "T4": (65.0, 8.1),
+}
+
+
+def flops_per_token(model: nn.Module, context: int, *, causal: bool = True) -> float:
+    """Training FLOPs of one token: 6 for each weight of a matrix product, plus attention.
+
+    Forward counts 2 a weight, backward 4. Attention reads the keys of half the context when causal:
+    2 products of head_dim x heads for each key. A lookup in an embedding is free; a tied one counts
+    once, as the head. Recomputation is not counted.
+    """
+    products = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear))
+    return 6.0 * products + 3.0 * attention_flops(model, context, causal=causal)
+
+
+def attention_flops(model: nn.Module, context: int, *, causal: bool = True) -> float:
+    """Forward FLOPs a token of the products q k^T and p v, over all layers."""
+    from txlab.nn.attention import Mixer
+
+    dims = getattr(model, "dims", None)
+    if dims is None:
+        return 0.0
+    total = 0.0
+    for mixer in (m for m in model.modules() if isinstance(m, Mixer)):
+        window = getattr(mixer, "window", None) or context
+        total += 4.0 * dims.n_heads * dims.head_dim * keys_seen(context, window, causal=causal)
+    return total
+
+
+def keys_seen(context: int, window: int, *, causal: bool = True) -> float:
+    """Mean number of keys that a token sees; half the context where causal without a window."""
+    window = min(window, context)
+    if not causal:
+        return min(2.0 * window, context) if window < context else float(context)
+    return window - window * window / (2.0 * context)
+
+
+def peak_flops(device: torch.device, precision: str) -> float:
+    """Peak FLOP/s of `device` in the precision that matrix products run in; 0 where unknown.
+
+    A GPU's is the dense figure of its data sheet. A CPU's is measured here, once, in 0.3 s.
+    """
+    half = "16" in precision
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+        found = next((peak for key, peak in DENSE_PEAK.items() if key in name), None)
+        return 0.0 if found is None else found[0 if half else 1] * 1e12
+    if device.type == "cpu":
+        return measured_peak(torch.bfloat16 if half else torch.float32, torch.get_num_threads())
+    return 0.0
+
+
+@cache
+def measured_peak(dtype: torch.dtype, threads: int) -> float:
+    """Best rate of a square matrix product on this CPU with `threads` threads, in FLOP/s."""
+    n, best = 1024, 0.0
+    a = torch.ones(n, n, dtype=dtype)
+    until = time.perf_counter() + 0.3
+    a @ a
+    while (start := time.perf_counter()) < until:
+        a @ a
+        best = max(best, 2.0 * n**3 / (time.perf_counter() - start))
+    return best

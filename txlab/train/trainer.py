@@ -1,0 +1,118 @@
+"""Lightning's Trainer, loggers and callbacks from the config's free mappings."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+
+from txlab.core.errors import RequestError
+from txlab.train.config import Train
+from txlab.train.loggers import WANDB, Guarded, failure, wandb_arguments
+
+Say = Callable[[str], None]
+
+
+def make_trainer(
+    given: dict[str, Any] | None,
+    train: Train,
+    *,
+    loggers: Sequence[Logger],
+    callbacks: Sequence[Callback],
+) -> Trainer:
+    """The trainer; keys that txlab owns are set here and win over none of `given`."""
+    arguments = {"_target_": "lightning.pytorch.Trainer", **(given or {})}
+    owned: dict[str, Any] = {
+        # The loader holds exactly the steps that are left, so one "epoch" is the whole run.
+        "max_epochs": 1,
+        "check_val_every_n_epoch": None,
+        "val_check_interval": 1,  # replaced step by step: TrainModule.on_train_batch_end
+        "limit_val_batches": train.val_batches,
+        "precision": train.precision,
+        "num_sanity_val_steps": 0,
+        "use_distributed_sampler": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "callbacks": list(callbacks),
+        "logger": list(loggers) or False,
+    }
+    trainer = _instantiate("trainer", {**arguments, **owned})
+    if train.precision == "16-mixed" and trainer.strategy.root_device.type == "cpu":
+        raise RequestError(
+            "train.precision=16-mixed needs a GPU (a CPU would silently compute in bf16): use bf16-mixed."
+        )
+    return trainer
+
+
+def make_callbacks(given: dict[str, Any] | None) -> list[Callback]:
+    """Other people's callbacks, by name."""
+    return [
+        _instantiate(f"callbacks.{name}", entry) for name, entry in _entries("callbacks", given)
+    ]
+
+
+def make_loggers(given: dict[str, Any] | None, run_dir: Path, say: Say) -> list[Logger]:
+    """Other people's loggers, by name; one that cannot be made is left out with one line."""
+    made: list[Logger] = []
+    for name, entry in _entries("logger", given):
+        target = _located(f"logger.{name}", entry)
+        if target.__name__ == WANDB:
+            entry = wandb_arguments(run_dir, entry, say)
+        elif "save_dir" in inspect.signature(target).parameters and entry.get("save_dir") is None:
+            entry = {**entry, "save_dir": str(run_dir)}
+        try:
+            made.append(Guarded(name, _instantiate(f"logger.{name}", entry), say))
+        except RequestError:
+            raise
+        except Exception as error:
+            say(failure(name, error))
+    return made
+
+
+def _entries(key: str, given: dict[str, Any] | None) -> list[tuple[str, dict[str, Any]]]:
+    found = [(name, entry) for name, entry in (given or {}).items() if entry is not None]
+    for name, entry in found:
+        if not (isinstance(entry, dict) and "_target_" in entry):
+            raise RequestError(f"{key}.{name} has no _target_: name the class to build.")
+    return found
+
+
+def _located(key: str, entry: dict[str, Any]) -> Any:
+    from hydra.utils import get_object
+
+    try:
+        return get_object(entry["_target_"])
+    except Exception as error:
+        raise RequestError(
+            f"{key}._target_={entry['_target_']} cannot be imported: {_line(error)}"
+        ) from error
+
+
+def _instantiate(key: str, entry: dict[str, Any]) -> Any:
+    """Build `entry`; nested mappings with a `_target_` are built first."""
+    target = _located(key, entry)
+    arguments = {
+        name: _nested(f"{key}.{name}", value) for name, value in entry.items() if name != "_target_"
+    }
+    try:
+        return target(**arguments)
+    except (TypeError, ValueError, MisconfigurationException) as error:
+        raise RequestError(
+            f"{key}: {target.__name__} refuses its arguments: {_line(error)}"
+        ) from error
+
+
+def _nested(key: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        if "_target_" in value:
+            return _instantiate(key, value)
+        return {name: _nested(f"{key}.{name}", entry) for name, entry in value.items()}
+    return [_nested(key, entry) for entry in value] if isinstance(value, list) else value
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:240]

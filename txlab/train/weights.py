@@ -1,0 +1,51 @@
+"""A model's tensors by name: tied ones once, loaded strictly."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from txlab.core.errors import RequestError
+
+
+def named_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and persistent buffers by name; a tied tensor once, under its first name."""
+    seen: set[int] = set()
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            tensors[name] = tensor
+    return tensors
+
+
+def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
+    """Copy `tensors` into `model` in place, so that ties hold; RequestError lists all that differs."""
+    own = named_tensors(model)
+    problems = differences(own, tensors)
+    if problems:
+        raise RequestError(f"{source} does not fit this model: {'; '.join(problems)}.")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+
+
+def differences(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
+    """Every way in which `given` is not `own`: renamed, missing, extra and wrongly shaped tensors."""
+    missing = [name for name in own if name not in given]
+    extra = [name for name in given if name not in own]
+    renamed: list[str] = []
+    for name in list(missing):
+        twins = [other for other in extra if given[other].shape == own[name].shape]
+        rivals = [other for other in missing if own[other].shape == own[name].shape]
+        if len(twins) == 1 and len(rivals) == 1:
+            renamed.append(f"{name} (in the file as {twins[0]})")
+            missing.remove(name)
+            extra.remove(twins[0])
+    shapes = [
+        f"{name} {list(given[name].shape)} (the model has {list(own[name].shape)})"
+        for name in own
+        if name in given and given[name].shape != own[name].shape
+    ]
+    lists = {"renamed": renamed, "missing": missing, "extra": extra, "wrong shape": shapes}
+    return [f"{kind}: {', '.join(names)}" for kind, names in lists.items() if names]
