@@ -3,13 +3,15 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 
-from txlab.core.errors import RequestError
+from txlab.core.errors import RequestError, RunError
 from txlab.data import IGNORE, Data, Text, data
+from txlab.data.text import Documents
 from txlab.data.tokenizer import BPE
 
 Make = Callable[..., Text]
@@ -137,7 +139,7 @@ def test_relative_paths_are_of_the_launch_folder(
 
 def test_text_shorter_than_a_row_is_refused(make_text: Make, tmp_path: Path) -> None:  # DATA-01
     (tmp_path / "a.txt").write_text("0123456")  # digits by threes: not merged in so short a text
-    with pytest.raises(RequestError, match=r"a\.txt: 9 tokens .* context \+ 1 = 10"):
+    with pytest.raises(RequestError, match=r"a\.txt: 9 tokens .*context \+ 1 = 10"):
         make_text(path=str(tmp_path / "a.txt"), val_fraction=0, context=9)
     assert len(make_text(path=str(tmp_path / "a.txt"), val_fraction=0, context=8).train) == 1
 
@@ -210,3 +212,33 @@ def test_previews_show_control_tokens(make_text: Make, tmp_path: Path) -> None:
     shown = made.preview(2)
     assert len(shown) == 2
     assert any("<eos><bos>It was the" in row for row in shown)
+
+
+def test_text_that_changes_while_it_is_read_is_not_cached(
+    make_text: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.jsonl")
+    train = BPE.train
+
+    def meanwhile(self: BPE, texts: object) -> None:
+        train(self, texts)  # pyright: ignore[reportArgumentType]
+        write(tmp_path / "a.jsonl", documents=39)
+
+    monkeypatch.setattr(BPE, "train", meanwhile)
+    with pytest.raises(RunError, match=r"a\.jsonl was changed while it was read"):
+        make_text(path=path)
+    assert [f for f in (tmp_path / "cache").rglob("*") if f.is_file()] == []
+
+
+def test_several_processes_may_prepare_at_once(make_text: Make, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl")
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: make_text(path=path), range(4)))
+    assert all(m.facts == made[0].facts for m in made)
+    assert all(texts(m, "train") == texts(made[0], "train") for m in made)
+    assert len([f for f in (tmp_path / "cache").rglob("*") if f.is_file()]) == 4
+
+
+def test_joined_documents_have_no_borders(make_text: Make, tmp_path: Path) -> None:
+    made = make_text(path=write(tmp_path / "a.jsonl"), documents=Documents.joined)
+    assert set(made.step_batches().at(0)[0]) <= {"tokens", "labels", "valid"}

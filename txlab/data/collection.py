@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from txlab.core.errors import RequestError
+from txlab.core.errors import RequestError, RunError
 from txlab.data import files
 from txlab.data.cache import whole
 from txlab.data.split import Split, choose, digest
@@ -37,6 +37,7 @@ class Collection:
 
     def __init__(self, path: str, found: Sequence[Path], field: str, val_fraction: float) -> None:
         self.path = path
+        self.sha256 = files.digest(found)
         self._files = found
         self._field = field
         self._val_fraction = val_fraction
@@ -44,6 +45,17 @@ class Collection:
     def texts(self) -> Iterator[str]:
         """Every document that is not blank."""
         return (text for text in files.documents(self._files, self._field) if not _blank(text))
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that decides the documents and their split."""
+        kinds = [file.suffix.lower() for file in self._files]
+        return {
+            "text": self.sha256,
+            "kinds": kinds,
+            "field": self._field,
+            "val_fraction": self._val_fraction,
+        }
 
     @functools.cached_property
     def survey(self) -> Survey:
@@ -71,6 +83,7 @@ class Collection:
     def train(self, tokenizer: Tokenizer) -> None:
         """Train a tokenizer on what is not held out."""
         tokenizer.train(text for held_out, text in self.parts() if not held_out)
+        self._unchanged()
 
     def write(self, folder: Path, tokenizer: Tokenizer, source: str) -> None:
         """Write train.tokens, val.tokens and, when both are whole, facts.json."""
@@ -89,6 +102,7 @@ class Collection:
                 writer.add(ids)
                 if ends:
                     writer.end()
+        self._unchanged()
         survey = self.survey
         facts: dict[str, Any] = {
             "documents": survey.documents,
@@ -96,19 +110,23 @@ class Collection:
             "bytes": survey.bytes,
             "split": survey.split.rule,
         }
-        for number, part in enumerate(PARTS):
-            store = Store(folder / f"{part}.tokens", vocab_size=tokenizer.vocab_size)
+        stores = [
+            Store(folder / f"{part}.tokens", vocab_size=tokenizer.vocab_size) for part in PARTS
+        ]
+        for part, store, size in zip(PARTS, stores, sizes, strict=True):
             facts |= {
                 f"{part}_documents": store.header.documents,
                 f"{part}_tokens": store.header.count,
                 f"{part}_supervised": store.header.count - store.header.documents,
-                f"{part}_bytes": sizes[number],
+                f"{part}_bytes": size,
             }
-        facts["unigram_entropy"] = entropy(
-            Store(folder / "val.tokens", vocab_size=tokenizer.vocab_size)
-        )
+        facts["unigram_entropy"] = entropy(stores[1])
         with whole(folder / "facts.json") as stream:
             stream.write(json.dumps(facts, indent=1).encode())
+
+    def _unchanged(self) -> None:
+        if files.digest(self._files) != self.sha256:
+            raise RunError(f"{self.path} was changed while it was read; run again.")
 
     def _encoded(
         self, tokenizer: Tokenizer, sizes: list[int]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from txlab.core.errors import RequestError, RunError
 from txlab.data.cache import key, whole
+from txlab.data.files import digest
 
 VERSION = 1
 """Raise when the same library would give other documents."""
@@ -88,9 +89,9 @@ def _open(file: Path, note: Path) -> Corpus:
     try:
         fields = json.loads(note.read_bytes())
         corpus = Corpus(**fields | {"file": file})
-        if hashlib.sha256(file.read_bytes()).hexdigest() == corpus.sha256:
+        if digest([file]) == corpus.sha256:
             return corpus
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RequestError):
         pass
     raise RunError(f"the cached corpus {file} is damaged; delete it and {note.name} and run again.")
 

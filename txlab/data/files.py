@@ -47,17 +47,16 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def digest(files: Sequence[Path]) -> str:
-    """sha256 over the files' kinds, lengths and bytes; names and places do not matter."""
-    total = hashlib.sha256()
+    """sha256 of a file, of several the sha256 of theirs; names and places do not matter."""
+    found = []
     for file in files:
         try:
             with open(file, "rb") as stream:
                 inner = hashlib.file_digest(stream, "sha256")
         except OSError as error:
             raise _unreadable(file, error) from error
-        kind = "text" if file.suffix.lower() in TEXT else "jsonl"
-        total.update(f"{kind} {inner.hexdigest()}\n".encode())
-    return total.hexdigest()
+        found.append(inner.hexdigest())
+    return found[0] if len(found) == 1 else hashlib.sha256("".join(found).encode()).hexdigest()
 
 
 def documents(files: Sequence[Path], field: str) -> Iterator[str]:

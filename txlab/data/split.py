@@ -42,8 +42,9 @@ def digest(text: str) -> bytes:
 def choose(documents: Iterable[tuple[bytes, int]], fraction: float) -> Split:
     """Split documents, given as (digest, bytes of text), so that about `fraction` is held out.
 
-    Documents are taken in the order of their digests while they fit. Where none does, the smallest
-    is held out if that is less than four times what was asked for; else the longest one is cut.
+    Documents are taken in the order of their digests while they fit; first only those of at most
+    an eighth of what is wanted, so that many kinds of text are measured. Where none fits, the
+    smallest is held out if that is less than four times what is wanted; else the longest is cut.
     """
     sizes: dict[bytes, int] = {}
     for mark, size in documents:
@@ -51,13 +52,13 @@ def choose(documents: Iterable[tuple[bytes, int]], fraction: float) -> Split:
     wanted = fraction * sum(sizes.values())
     if not sizes or fraction == 0:
         return Split(frozenset())
-    held_out, taken = set(), 0
-    for mark in sorted(sizes):
-        if taken + sizes[mark] <= 1.25 * wanted:
-            held_out.add(mark)
-            taken += sizes[mark]
-        if taken >= wanted:
-            break
+    held_out: set[bytes] = set()
+    taken = 0
+    for largest in (wanted / 8, wanted):
+        for mark in sorted(sizes.keys() - held_out):
+            if taken < wanted and sizes[mark] <= largest and taken + sizes[mark] <= 1.25 * wanted:
+                held_out.add(mark)
+                taken += sizes[mark]
     if not held_out:
         smallest = min(sizes, key=lambda mark: (sizes[mark], mark))
         if len(sizes) == 1 or sizes[smallest] > min(4 * wanted, sum(sizes.values()) / 2):

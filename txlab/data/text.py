@@ -1,7 +1,9 @@
 """Text for language models: files, or the embedded corpus, as packed blocks of tokens."""
 
 import dataclasses
+import inspect
 import json
+import platform
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import version
@@ -71,16 +73,8 @@ class Text(Data):
 
     def prepare(self) -> None:
         cache = cache_folder(self.config.cache_dir)
-        found, origin = self._origin(cache)
-        collection = Collection(
-            str(origin["source"]), found, self.config.field, self.config.val_fraction
-        )
-        source = key(
-            version=VERSION,
-            text=origin["sha256"],
-            field=self.config.field,
-            val_fraction=self.config.val_fraction,
-        )
+        collection, origin = self._collection(cache)
+        source = key(version=VERSION, **collection.identity)
         self.tokenizer = self._trained(cache, collection, source)
         folder = cache / "text" / key(source=source, tokenizer=self.tokenizer.fingerprint)
         if not (folder / "facts.json").exists():
@@ -89,6 +83,8 @@ class Text(Data):
         self.train, self.val = (self._rows(folder / f"{part}.tokens", source) for part in PARTS)
         self._enough(facts["train_tokens"])
         self.facts = {
+            "source": collection.path,
+            "sha256": collection.sha256,
             **origin,
             **facts,
             "tokenizer": self.tokenizer.fingerprint,
@@ -99,24 +95,20 @@ class Text(Data):
             "cache": str(folder),
         }
 
-    def _origin(self, cache: Path) -> tuple[list[Path], dict[str, Any]]:
-        """The files to read, and what is known about them."""
-        path = self.config.path
+    def _collection(self, cache: Path) -> tuple[Collection, dict[str, Any]]:
+        """The documents to read, and what is known about their origin."""
+        path, field, fraction = self.config.path, self.config.field, self.config.val_fraction
         if path is not None:
             found = files.find(path)
-            return found, {"source": path, "files": len(found), "sha256": files.digest(found)}
-        if self.config.field != "text":
-            raise RequestError(
-                f"data.field={self.config.field} is for files: give data.path=FILE as well."
-            )
+            return Collection(path, found, field, fraction), {"files": len(found)}
+        if field != "text":
+            raise RequestError(f"data.field={field} is for files: give data.path=FILE as well.")
         corpus = embedded(cache)
-        about = {
-            "source": "embedded corpus",
-            "sha256": corpus.sha256,
+        return Collection("embedded corpus", [corpus.file], field, fraction), {
+            "python": platform.python_version(),
             "dropped_repeated": corpus.repeated,
             "dropped_short": corpus.short,
         }
-        return [corpus.file], about
 
     def _trained(self, cache: Path, collection: Collection, source: str) -> Tokenizer:
         """The given tokenizer, or what its config describes: loaded, cached or newly trained."""
@@ -127,7 +119,10 @@ class Text(Data):
         if given.path is not None:
             return option.cls.load(given.path)
         made_of = key(
-            source=source, settings=dataclasses.asdict(given), library=version("tokenizers")
+            source=source,
+            settings=dataclasses.asdict(given),
+            code=_code(option.cls),
+            library=version("tokenizers"),
         )
         file = cache / "tokenizers" / f"{made_of}.json"
         if not file.exists():
@@ -149,6 +144,14 @@ class Text(Data):
                 f"needs model.context + 1 = {self.context + 1}; give more text, a smaller "
                 "model.context, or data.val_fraction=0."
             )
+
+
+def _code(cls: type) -> str:
+    """The class as it is written: a tokenizer under development is trained anew when it changes."""
+    try:
+        return inspect.getsource(cls)
+    except (OSError, TypeError):
+        return cls.__qualname__
 
 
 def _facts(file: Path) -> dict[str, Any]:

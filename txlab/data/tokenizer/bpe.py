@@ -19,7 +19,7 @@ CONTROL = ("<|bos|>", "<|eos|>", "<|pad|>")
 """The first ids, in this order. Letters and punctuation are never in one piece, so no merge of
 ordinary text can spell one of these."""
 PIECE = (
-    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}{1,48}| ?\p{N}{1,3}| ?[^\s\p{L}\p{N}]{1,48}"
+    r"'(?:[sdmt]|ll|ve|re)| ?[\p{L}\p{M}]{1,48}| ?\p{N}{1,3}| ?[^\s\p{L}\p{M}\p{N}]{1,48}"
     r"|\s{1,48}(?!\S)|\s{1,48}"
 )
 """Where merges stop. Bounded, so that text without any space costs no more than other text."""
@@ -78,7 +78,7 @@ class BPE(Tokenizer):
 
     @property
     def vocab_size(self) -> int:
-        return len(self._table)
+        return self._library.get_vocab_size(with_added_tokens=True)
 
     @property
     def fingerprint(self) -> str:
