@@ -41,13 +41,13 @@ def main(words: Sequence[str]) -> int:
     start = hydra.main(
         config_path=str(data_folder("conf")), config_name="config", version_base="1.3"
     )
-    with translated():
-        try:
+    try:
+        with translated():
             start(job)()
-        except OSError as error:
-            raise RequestError(
-                f"run folder {error.filename}: {error.strerror}: choose another run_dir."
-            ) from error
+    except OSError as error:  # a run's own errors are kept; this is Hydra making a sweep's folder
+        raise RequestError(
+            f"{error.filename}: {error.strerror}; choose another run_dir."
+        ) from error
     if _failure is not None:
         raise _failure
     return sweep.worst_status
@@ -62,25 +62,17 @@ def job(tree: DictConfig) -> Any:
     status, result = 0, None
     try:
         config = typed(tree)
-        config.run_dir = str(folder)
+        if sweeping or (config.run_dir is None and folder != Path.cwd()):
+            config.run_dir = str(folder)
         from txlab.run import train
 
-        result = train(config)
+        recipe = context.runtime.choices.get("recipe") or config.model.name
+        result = train(config, f"{recipe}-{config.model.attn.name}")
     except Exception as error:
         if not sweeping:
             _failure = error
         else:
             status, result = report(error), " ".join(str(error).split())
-        _remove_if_empty(folder)
     if sweeping:
-        folder.mkdir(parents=True, exist_ok=True)
         sweep.record(folder, list(context.overrides.task), status, result or {})
     return result
-
-
-def _remove_if_empty(folder: Path) -> None:
-    """A refused request leaves no folder behind."""
-    try:
-        folder.rmdir()
-    except OSError:
-        return

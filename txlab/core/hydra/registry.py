@@ -38,7 +38,11 @@ def ready() -> None:
 
     folders.register()
     plugins.discover()
-    ConfigStore.instance().store(name="schema", node=blank(Config, ""), provider="txlab")
+    store = ConfigStore.instance()
+    # Hydra copies its repository, and the store with it, for each of the hundred questions that
+    # --help and completion ask. `load` hands out copies anyway, so the store itself may be shared.
+    setattr(store, "__deepcopy__", lambda memo: store)  # noqa: B010
+    store.store(name="schema", node=blank(Config, ""), provider="txlab")
     _add_recipes(data_folder("recipes"), "txlab")
     for entry in plugins.chosen(plugins.RECIPES):
         spec = find_spec(entry.value)

@@ -8,7 +8,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
 OUTCOME = "outcome.json"
-_COLUMNS = ("train/loss", "val/loss", "bits_per_byte", "perplexity", "tokens_per_s", "mfu")
+_COLUMNS = ("train/loss", "val/loss", "val/bits_per_byte", "val/perplexity", "tokens_per_s", "mfu")
 worst_status = 0
 """Highest exit status of the last sweep's runs."""
 
