@@ -1,0 +1,129 @@
+"""Everything a contract is tried on, as small as it can be: sizes, models, tokens, masks, texts."""
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from txlab.core.config import Dims
+from txlab.data.batch import IGNORE, Batch
+from txlab.models.decoder import Decoder
+
+DIMS = Dims(dim=32, n_heads=4, head_dim=8, n_layers=2, context=32, vocab_size=61)
+"""The size that most checks use."""
+SIZES = (
+    Dims(dim=8, n_heads=1, head_dim=8, n_layers=1, context=16, vocab_size=17),
+    DIMS,
+    Dims(dim=48, n_heads=6, head_dim=10, n_layers=3, context=40, vocab_size=97),
+)
+"""The sizes at which every option's defaults must build; in the last, heads are wider than dim."""
+WORDS = (
+    *("attention", "causal", "cosine", "decoder", "every", "float", "gradient", "head", "index"),
+    *("key", "layer", "mask", "norm", "optimizer", "position", "query", "residual", "softmax"),
+    *("token", "update", "value", "weight", "the", "a", "of", "and", "is", "not", "with", "where"),
+)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Run with torch's generator seeded, and leave the caller's as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+def floats(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Standard normal numbers."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, device="cpu").to(dtype)
+
+
+def tokens(batch: int, length: int, *, vocab_size: int = DIMS.vocab_size, seed: int = 0) -> Tensor:
+    """Token ids [b t], uniform over the vocabulary."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(vocab_size, (batch, length), generator=generator, device="cpu")
+
+
+def shake(module: nn.Module, seed: int = 1) -> nn.Module:
+    """`module` with every parameter moved away from its start, as training would.
+
+    Matrices keep the size of activations, vectors move by about 0.3: no zero, no one and no
+    symmetry is left that could hide a dead or a forgotten parameter.
+    """
+    with torch.no_grad():
+        for i, parameter in enumerate(module.parameters()):
+            noise = floats(*parameter.shape, seed=1000 * seed + i).to(parameter.dtype)
+            if parameter.ndim >= 2:
+                parameter.copy_(noise * parameter.shape[-1] ** -0.5)
+            else:
+                parameter.add_(0.3 * noise)
+    return module
+
+
+def model(dims: Dims = DIMS, *, seed: int = 0, start: bool = False, **choices: Any) -> Decoder:
+    """A decoder of this size in evaluation mode; `choices` are fields of its config.
+
+    It is shaken, or as its initialisation left it where `start` is true.
+    """
+    config = Decoder.Config(
+        dim=dims.dim,
+        n_heads=dims.n_heads,
+        head_dim=dims.head_dim,
+        n_layers=dims.n_layers,
+        context=dims.context,
+        vocab_size=dims.vocab_size,
+        **choices,
+    )
+    with seeded(seed):
+        built = Decoder(config, config.dims())
+    if not start:
+        shake(built, seed + 1)
+    return built.eval()
+
+
+def padded(lengths: Sequence[int], *, left: bool) -> Tensor:
+    """`valid` [b t] for rows of these lengths, padded on one side to the longest."""
+    index = torch.arange(max(lengths))
+    counts = torch.tensor(lengths)[:, None]
+    return index >= max(lengths) - counts if left else index < counts
+
+
+def batch(rows: int = 2, length: int = 12, *, seed: int = 0) -> Batch:
+    """Rows of two packed documents each, the last row padded at its end by three places."""
+    ids = tokens(rows, length, seed=seed)
+    documents = (torch.arange(length) >= length // 3).long().expand(rows, -1).clone()
+    starts = torch.where(documents == 0, 0, length // 3)
+    valid = torch.ones(rows, length, dtype=torch.bool)
+    valid[-1, -3:] = False
+    labels = ids.roll(-1, 1)
+    same = (documents == documents.roll(-1, 1)) & valid & valid.roll(-1, 1)
+    same[:, -1] = False
+    return {
+        "tokens": ids,
+        "labels": labels.where(same, IGNORE),
+        "positions": torch.arange(length) - starts,
+        "documents": documents,
+        "valid": valid,
+    }
+
+
+def corpus(folder: Path, *, documents: int = 40, seed: int = 0) -> Path:
+    """`folder`, filled with .txt files of made-up sentences, each file one document."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, text in enumerate(texts(documents, seed=seed)):
+        (folder / f"{number:03d}.txt").write_text(text, encoding="utf-8")
+    return folder
+
+
+def texts(documents: int = 40, *, seed: int = 0) -> list[str]:
+    """Made-up documents of 30 to 120 words, none like another."""
+    source = random.Random(seed)
+    found = []
+    for number in range(documents):
+        words = source.choices(WORDS, k=source.randint(30, 120))
+        found.append(f"Note {number}. " + " ".join(words).capitalize() + ".\n")
+    return found
