@@ -55,9 +55,9 @@ class _RMSNorm(torch.autograd.Function):
         x, weight, scale = ctx.saved_tensors
         y, grad = x.to(scale.dtype), grads[0].to(scale.dtype)
         w = None if weight is None else weight.to(scale.dtype)
-        # LayerNorm's kernel, told that the mean is 0, subtracts mean(grad * weight) * scale as well,
-        # which is the derivative by a mean that does not exist here: give that back.
-        learns = w is not None and ctx.needs_input_grad[1]
+        learns = ctx.needs_input_grad[1]
+        # LayerNorm's kernel, told that the mean is 0, subtracts mean(grad * weight) * scale too, the
+        # derivative by a mean that does not exist here: give that back.
         grad_x, grad_w, _ = torch.ops.aten.native_layer_norm_backward(
             grad, y, y.shape[-1:], torch.zeros_like(scale), scale, w, None, [True, learns, False]
         )
