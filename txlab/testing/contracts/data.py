@@ -1,0 +1,224 @@
+"""Data: what a row holds, that every row comes once an epoch, and where a resumed run goes on."""
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from txlab.data.batch import IGNORE, Batch
+from txlab.data.tokenizer import BPE
+from txlab.testing import tiny
+from txlab.testing.assertions import expect
+from txlab.testing.harness import Subject, contract
+
+DATA = "data"
+CONTEXT = 16
+Row = tuple[int, ...]
+
+
+@contextmanager
+def prepared(subject: Subject, *, seed: int = 0, **fields: Any) -> Iterator[Any]:
+    """The option over the tiny corpus, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield _made(subject, Path(folder), seed, fields)
+
+
+def _made(subject: Subject, folder: Path, seed: int, fields: dict[str, Any]) -> Any:
+    given: dict[str, Any] = {"batch_size": 4}
+    if subject.has("path"):
+        given["path"] = str(tiny.corpus(folder / "texts"))
+    if subject.has("cache_dir"):
+        given["cache_dir"] = str(folder / "cache")
+    if subject.has("val_fraction"):
+        given["val_fraction"] = 0.2
+    built = subject.build(
+        BPE.Config(vocab_size=300),
+        config=subject.config(**given | fields),
+        context=CONTEXT,
+        seed=seed,
+    )
+    built.prepare()
+    return built
+
+
+def rows_of(batches: Any) -> list[Row]:
+    """The token rows of batches, in order."""
+    return [tuple(row) for batch in batches for row in batch["tokens"].tolist()]
+
+
+def supervised(batches: Any) -> int:
+    """Number of labels in batches."""
+    return sum(int((batch["labels"] != IGNORE).sum()) for batch in batches)
+
+
+def all_rows(rows: Any) -> list[Row]:
+    return [tuple(rows[i]["tokens"].tolist()) for i in range(len(rows))]
+
+
+@contract(DATA)
+def rows_are_well_formed(subject: Subject) -> None:
+    """A row has `context` tokens and labels in the vocabulary; optional keys have its length."""
+    with prepared(subject) as built:
+        for part in (built.train, built.val):
+            expect(len(part) > 0, "there are no rows")
+            for i in range(len(part)):
+                _well_formed(part[i], built.tokenizer.vocab_size, i)
+
+
+def _well_formed(row: Batch, vocab_size: int, number: int) -> None:
+    for name, tensor in row.items():
+        shape = tuple(cast(Tensor, tensor).shape)
+        expect(shape == (CONTEXT,), f"row {number}: {name} has shape {shape}")
+    tokens, labels = row["tokens"], row["labels"]
+    expect(tokens.dtype == labels.dtype == torch.long, f"row {number}: tokens are {tokens.dtype}")
+    expect(int(tokens.min()) >= 0 and int(tokens.max()) < vocab_size, f"row {number}: alien tokens")
+    kept = labels[labels != IGNORE]
+    expect(len(kept) > 0, f"row {number} has no label")
+    expect(int(kept.min()) >= 0 and int(kept.max()) < vocab_size, f"row {number}: alien labels")
+    if "valid" in row:
+        expect(bool((labels[~row["valid"]] == IGNORE).all()), f"row {number}: padding has labels")
+    if "positions" in row:
+        low, high = int(row["positions"].min()), int(row["positions"].max())
+        expect(low >= 0 and high < CONTEXT, f"row {number}: positions from {low} to {high}")
+
+
+@contract(DATA)
+def labels_are_the_next_tokens(subject: Subject) -> None:
+    """A label is the token after its own, shifted once, and never one of another document."""
+    with prepared(subject) as built:
+        for i in range(len(built.train)):
+            row = built.train[i]
+            labels, following = row["labels"][:-1], row["tokens"][1:]
+            kept = labels != IGNORE
+            expect(
+                torch.equal(labels[kept], following[kept]), f"row {i}: labels are not shifted by 1"
+            )
+            if "documents" in row:
+                crossing = row["documents"][1:] != row["documents"][:-1]
+                expect(not bool((kept & crossing).any()), f"row {i}: a label of another document")
+
+
+@contract(DATA)
+def an_epoch_has_every_row_once(subject: Subject) -> None:
+    """The steps of an epoch hold each training row once; the next epoch in another order."""
+    with prepared(subject, batch_size=1) as built:
+        n = len(built.train)
+        epochs = [
+            [
+                row
+                for step in range(e * n, (e + 1) * n)
+                for row in rows_of(built.step_batches().at(step))
+            ]
+            for e in range(2)
+        ]
+        wanted = sorted(all_rows(built.train))
+        for number, epoch in enumerate(epochs):
+            expect(sorted(epoch) == wanted, f"epoch {number} is not each of the {n} rows once")
+        expect(epochs[0] != epochs[1], "two epochs have the same order")
+        expect(epochs[0] != all_rows(built.train), "rows are not shuffled")
+
+
+@contract(DATA)
+def order_follows_the_seed(subject: Subject) -> None:
+    """The same seed gives the same order, another one another; held-out rows stay the same."""
+    with (
+        prepared(subject) as one,
+        prepared(subject) as same,
+        prepared(subject, seed=1) as other,
+    ):
+        three = (one, same, other)
+        orders = [[rows_of(batches) for batches in made.step_batches(0, 5)] for made in three]
+        expect(orders[0] == orders[1], "the same seed gives another order")
+        expect(orders[0] != orders[2], "another seed gives the same order")
+        expect(all_rows(one.val) == all_rows(other.val), "held-out rows follow the seed")
+
+
+@contract(DATA)
+def resumes_where_it_was(subject: Subject) -> None:
+    """A stream from step 3 on goes on as the whole stream does, also past the end of an epoch."""
+    with prepared(subject, batch_size=4) as built:
+        stop = len(built.train) // 4 + 3
+        whole = [rows_of(batches) for batches in built.step_batches(0, stop)]
+        expect(len(whole) == stop, f"{len(whole)} steps instead of {stop}")
+        for start in (3, stop - 1):
+            rest = [rows_of(batches) for batches in built.step_batches(start, stop)]
+            expect(rest == whole[start:], f"a stream from step {start} differs")
+
+
+@contract(DATA)
+def splits_change_no_step(subject: Subject) -> None:
+    """A step has the same rows on 1 rank or 2, in one micro-batch or several."""
+    with (
+        prepared(subject, batch_size=4) as whole,
+        prepared(subject, batch_size=4, micro_batch_size=1) as cut,
+    ):
+        for step in range(4):
+            one = rows_of(whole.step_batches().at(step))
+            ranks = [rows_of(whole.step_batches(rank=r, world=2).at(step)) for r in range(2)]
+            expect(ranks[0] + ranks[1] == one, f"step {step} of 2 ranks has other rows")
+            parts = cut.step_batches().at(step)
+            expect(
+                [len(part["tokens"]) for part in parts] == [1] * 4, "micro_batch_size=1 is not kept"
+            )
+            expect(rows_of(parts) == one, f"step {step} in micro-batches of 1 has other rows")
+
+
+@contract(DATA)
+def validation_counts_each_row_once(subject: Subject) -> None:
+    """Validation supervises every held-out label once over all ranks; each has as many batches."""
+    with prepared(subject, batch_size=4, micro_batch_size=2) as built:
+        wanted = sum(int((built.val[i]["labels"] != IGNORE).sum()) for i in range(len(built.val)))
+        for world in (1, 2, 3):
+            ranks = [list(built.val_batches(rank=r, world=world)) for r in range(world)]
+            found = sum(supervised(batches) for batches in ranks)
+            expect(found == wanted, f"{world} ranks supervise {found} of {wanted} labels")
+            sizes = {len(batches) for batches in ranks}
+            expect(len(sizes) == 1, f"{world} ranks have {sorted(sizes)} batches")
+
+
+@contract(DATA)
+def held_out_is_held_out(subject: Subject) -> None:
+    """No document is in both parts, and none is lost: each of the texts names its number."""
+    with prepared(subject) as built:
+        found = []
+        for part in (built.train, built.val):
+            ids = [i for row in all_rows(part) for i in row]
+            found.append(set(re.findall(r"Note (\d+)\.", built.tokenizer.decode(ids))))
+        shared = sorted(found[0] & found[1])
+        expect(not shared, f"texts {', '.join(shared)} are in both parts")
+        n = len(tiny.texts())
+        expect(len(found[0] | found[1]) == n, f"{len(found[0] | found[1])} of {n} texts are used")
+
+
+@contract(DATA)
+def prepares_once(subject: Subject) -> None:
+    """Prepared again from the same folder it is the same; facts are plain values."""
+    with tempfile.TemporaryDirectory() as folder:
+        one, two = (_made(subject, Path(folder), 0, {}) for _ in range(2))
+        expect(all_rows(one.train) == all_rows(two.train), "other rows the second time")
+        expect(one.tokenizer.fingerprint == two.tokenizer.fingerprint, "another tokenizer")
+        expect(one.facts == two.facts, "other facts the second time")
+        expect(json.loads(json.dumps(one.facts)) == one.facts, "facts are not plain values")
+
+
+@contract(DATA)
+def takes_a_given_tokenizer(subject: Subject) -> None:
+    """A tokenizer of a checkpoint is used as it is."""
+    given = BPE(BPE.Config(vocab_size=270))
+    given.train(tiny.texts(10, seed=3))
+    with prepared(subject) as own, tempfile.TemporaryDirectory() as folder:
+        fields = {name: getattr(own.config, name) for name in ("path",) if subject.has(name)}
+        if subject.has("cache_dir"):
+            fields["cache_dir"] = folder
+        built = subject.build(given, config=subject.config(**fields), context=CONTEXT)
+        built.prepare()
+        expect(built.tokenizer.fingerprint == given.fingerprint, "another tokenizer is used")
+        expect(
+            int(built.train[0]["tokens"].max()) < given.vocab_size, "tokens of another tokenizer"
+        )

@@ -1,0 +1,139 @@
+"""Tokenizers: exact round trips, control tokens out of reach of text, one vocabulary everywhere."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from txlab.testing import tiny
+from txlab.testing.assertions import expect
+from txlab.testing.harness import Subject, contract
+
+TOKENIZER = "tokenizer"
+VOCABULARY = 320
+SAMPLES = (
+    "",
+    "a",
+    "  a  b\n\t",
+    "line\r\nbreak\u2028and\u00a0space ",
+    "caf\u00e9 cafe\u0301",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 family",
+    "\ufeffmark and \x00 nothing",
+    "日本語のテキスト",
+    "def f(x):\n    return x**2  # squared\n",
+    "x" * 300,
+    "\ud7ff\ue000\U0010ffff",
+)
+"""Texts that tokenizers lose something of."""
+
+
+def trained(subject: Subject, **fields: Any) -> Any:
+    """The option with a small vocabulary, trained on the tiny corpus."""
+    built = subject.build(config=subject.config(vocab_size=VOCABULARY, **fields))
+    built.train(tiny.texts())
+    return built
+
+
+@contract(TOKENIZER)
+def text_survives(subject: Subject) -> None:
+    """Any text comes back from its ids exactly."""
+    built = trained(subject)
+    for text in (*SAMPLES, *tiny.texts(5, seed=1)):
+        back = built.decode(built.encode(text))
+        expect(back == text, f"{text[:40]!r} came back as {back[:40]!r}")
+
+
+@contract(TOKENIZER)
+def ids_are_in_the_vocabulary(subject: Subject) -> None:
+    """Ids lie in 0 to vocab_size - 1, control ids included, and those are three different ones."""
+    built = trained(subject)
+    control = {built.bos_id, built.eos_id, built.pad_id}
+    expect(len(control) == 3, f"control ids are {sorted(control)}")
+    ids = {i for text in SAMPLES for i in built.encode(text)} | control
+    low, high = min(ids), max(ids)
+    expect(low >= 0 and high < built.vocab_size, f"ids from {low} to {high} of {built.vocab_size}")
+    expect(built.vocab_size <= VOCABULARY, f"{built.vocab_size} tokens, {VOCABULARY} asked for")
+
+
+@contract(TOKENIZER)
+def text_makes_no_control_token(subject: Subject) -> None:
+    """Text that spells a control token is encoded as letters, and comes back."""
+    built = trained(subject)
+    control = {built.bos_id, built.eos_id, built.pad_id}
+    names = ["<|bos|>", "<|eos|>", "<|pad|>", "<s>", "</s>", "[PAD]", "<pad>", "<bos>", "<eos>"]
+    for text in (*names, f"a {' '.join(names)} b", *(f"x{name}y" for name in names)):
+        ids = built.encode(text)
+        expect(not control & set(ids), f"{text!r} is encoded with a control id: {ids}")
+        expect(built.decode(ids) == text, f"{text!r} came back as {built.decode(ids)!r}")
+
+
+@contract(TOKENIZER)
+def control_tokens_are_no_text(subject: Subject) -> None:
+    """Control ids decode to nothing, alone and between other ids."""
+    built = trained(subject)
+    ids = [built.bos_id, *built.encode("a cat"), built.eos_id, built.pad_id]
+    expect(built.decode(ids) == "a cat", f"with control ids around it: {built.decode(ids)!r}")
+
+
+@contract(TOKENIZER)
+def loads_as_it_was_saved(subject: Subject) -> None:
+    """Saved and loaded it gives the same ids and fingerprint; the file needs nothing beside it."""
+    built = trained(subject)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "tokenizer.json"
+        built.save(file)
+        expect([f.name for f in Path(folder).iterdir()] == [file.name], "saving left other files")
+        moved = Path(folder) / "moved.json"
+        file.rename(moved)
+        loaded = subject.option.cls.load(moved)
+    expect(loaded.fingerprint == built.fingerprint, "another fingerprint after loading")
+    expect(loaded.vocab_size == built.vocab_size, "another vocabulary size after loading")
+    for text in SAMPLES:
+        expect(
+            loaded.encode(text) == built.encode(text), f"other ids of {text[:40]!r} after loading"
+        )
+
+
+@contract(TOKENIZER)
+def trains_the_same_way_twice(subject: Subject) -> None:
+    """The same texts give the same tokenizer, other texts another one."""
+    first, again = trained(subject), trained(subject)
+    expect(first.fingerprint == again.fingerprint, "two trainings on one text differ")
+    other = subject.build(config=subject.config(vocab_size=VOCABULARY))
+    other.train(["zzz yyy xxx www " * 50] * 9)
+    expect(first.fingerprint != other.fingerprint, "training on other texts changes nothing")
+
+
+@contract(TOKENIZER)
+def learns_from_text(subject: Subject) -> None:
+    """Trained on a text, it needs fewer tokens for it than there are bytes."""
+    built = trained(subject)
+    text = "".join(tiny.texts(10))
+    n, size = len(built.encode(text)), len(text.encode())
+    expect(n < 0.95 * size, f"{n} tokens for {size} bytes")
+
+
+@contract(TOKENIZER)
+def counts_bytes(subject: Subject) -> None:
+    """`token_bytes` of a text's ids add up to the text's bytes; control tokens count none."""
+    built = trained(subject)
+    sizes = built.token_bytes()
+    expect(len(sizes) == built.vocab_size, f"{len(sizes)} sizes for {built.vocab_size} tokens")
+    for text in SAMPLES:
+        total = int(sizes[built.encode(text)].sum()) if text else 0
+        expect(total == len(text.encode()), f"{total} bytes counted in {text[:40]!r}")
+    for i in (built.bos_id, built.eos_id, built.pad_id):
+        expect(int(sizes[i]) == 0, f"control token {i} counts {int(sizes[i])} bytes")
+
+
+@contract(TOKENIZER)
+def batches_and_pieces_agree(subject: Subject) -> None:
+    """`encode_batch` gives what `encode` gives; so do the pieces of a text, one after another."""
+    built = trained(subject)
+    expect(
+        built.encode_batch(SAMPLES) == [built.encode(t) for t in SAMPLES], "encode_batch differs"
+    )
+    text = "".join(tiny.texts(20))
+    pieces = list(built.pieces(text))
+    expect("".join(pieces) == text, "the pieces do not make up the text")
+    joined = [i for piece in pieces for i in built.encode(piece)]
+    expect(joined == built.encode(text), "ids of the pieces are not those of the text")
