@@ -80,7 +80,7 @@ def interrupted_at(step, monkeypatch):
 
 @pytest.mark.parametrize("at", [3, 5, 12])
 def test_resumed_run_equals_the_unbroken_one(tmp_path, text, monkeypatch, at):
-    """CKPT-02, CKPT-08: warm-up 5, cosine to 20; saved at 3, 5, 12; rows, rates, losses, weights."""
+    """CKPT-02, CKPT-08: warm-up 5, cosine to 20, dropout; saved at 3, 5, 12."""
     words = ("train.steps=20", "train.val_every=6")
     go(tmp_path / "whole", text, *words)
     restore = interrupted_at(at, monkeypatch)

@@ -1,6 +1,7 @@
-"""`txlab.build(config)` and `txlab.load(RUN_OR_CHECKPOINT)`: a model from a config, or from a folder."""
+"""A model from a config (`build`), or from the folder of a run or checkpoint (`load`)."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,15 +14,15 @@ if TYPE_CHECKING:
 
 
 def build(config: "Config", tokenizer: "Tokenizer | None" = None) -> "Model":
-    """A new model, initialised by `config.seed`; its vocabulary is the tokenizer's where not given."""
+    """A new model, initialised by `config.seed`; without a vocabulary size, the tokenizer's."""
     from txlab.models import model_slot
     from txlab.train.checkpoint import find
-    from txlab.train.state import seed_everything
+    from txlab.train.state import seeded
     from txlab.train.weights import load_tensors
 
     config = sized(config, tokenizer)
-    seed_everything(config.seed)
-    model = model_slot.build(config.model, config.model.dims())
+    with seeded(config.seed):
+        model = model_slot.build(config.model, config.model.dims())
     if config.model.init_from is not None:
         source = find(Path(config.model.init_from))
         load_tensors(model, source.weights(), f"model.init_from={source.path}")
@@ -29,14 +30,14 @@ def build(config: "Config", tokenizer: "Tokenizer | None" = None) -> "Model":
 
 
 def sized(config: "Config", tokenizer: "Tokenizer | None") -> "Config":
-    """The config with `model.vocab_size` filled in; RequestError where the tokenizer has more ids."""
+    """The config with `model.vocab_size` filled in; RequestError where the tokenizer has more."""
     given = config.model.vocab_size
     if tokenizer is None:
         return config
     if given is not None and given < tokenizer.vocab_size:
         raise RequestError(
-            f"model.vocab_size={given} is below the tokenizer's {tokenizer.vocab_size} ids: raise it, or "
-            "leave it out to take the tokenizer's."
+            f"model.vocab_size={given} is below the tokenizer's {tokenizer.vocab_size} ids: raise "
+            "it, or leave it out to take the tokenizer's."
         )
     size = given or tokenizer.vocab_size
     return dataclasses.replace(config, model=dataclasses.replace(config.model, vocab_size=size))
@@ -55,7 +56,7 @@ def load(path: str | Path) -> "Model":
     config.model.init_from = None
     model = build(config)
     load_tensors(model, found.weights(), str(found.path / "weights.safetensors"))
-    model.tokenizer = saved_tokenizer(found.path, config)  # pyright: ignore[reportAttributeAccessIssue]
+    object.__setattr__(model, "tokenizer", saved_tokenizer(found.path, config))
     return model.eval()
 
 
@@ -74,3 +75,22 @@ def saved_tokenizer(checkpoint: Path, config: "Config") -> "Tokenizer | None":
 
     file = checkpoint / TOKENIZER
     return tokenizer.option_of(config.tokenizer).cls.load(file) if file.exists() else None
+
+
+def inherited(config: "Config", words: Sequence[str]) -> tuple["Config", list[str]]:
+    """With `model.init_from`, the config with that model's own choices and sizes.
+
+    Only the command line's `model.*` words (normalised) change them; the second value names each
+    change. Recipes' model keys give way: they describe a model that is trained from scratch.
+    """
+    from txlab.core.hydra.surgery import amend, changes
+    from txlab.train.checkpoint import find
+
+    source = config.model.init_from
+    if source is None:
+        return config, []
+    saved = saved_config(find(Path(source)).path)
+    saved.model.init_from = source
+    ours = [word for word in words if word.startswith(("model=", "model."))]
+    amended = amend(saved, ours, ("model",), source).model
+    return dataclasses.replace(config, model=amended), changes(saved.model, amended, "model")

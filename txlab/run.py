@@ -5,7 +5,6 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from txlab.core.errors import RequestError
 from txlab.loading import build, load, sized
 
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from txlab.schema import Config
     from txlab.train.callbacks import Samples
     from txlab.train.config import Train
+    from txlab.train.datamodule import DataModule
     from txlab.train.folder import Place
     from txlab.train.module import TrainModule
 
@@ -34,16 +34,14 @@ def train(config: "Config", name: str | None = None) -> dict[str, Any]:
         data = prepare_data(config)
         config = sized(config, data.tokenizer)
         model = build(config)
-        steps = total_steps(config, data)
-        module = training_module(config, model, data, steps)
-        saved = begin(config, place)
+        module = training_module(config, model, data, total_steps(config, data))
         if place.resumed is not None:
-            resume.check_config(place.resumed, saved)
+            resume.check_config(place.resumed, saved_text(config))
             resume.restore(place.resumed, module)
-        trainer, datamodule = build_trainer(config, place, module, data, saved)
-        introduce(config, place, module, data)
-        if module.counters.step < steps:
-            trainer.fit(module, datamodule=datamodule)
+        trainer = build_trainer(config, place, module, data)
+        begin(config, place, trainer, module, data)
+        if module.counters.step < module.total_steps:
+            trainer.fit(module, datamodule=data_module(config, module, data))
         return conclude(place, module, data)
 
 
@@ -98,52 +96,38 @@ def training_module(config: "Config", model: "Model", data: "Data", steps: int) 
     )
 
 
-def begin(config: "Config", place: "Place") -> str:
-    """The config as YAML, as it stands in `RUN/config.yaml` and in every checkpoint."""
+def saved_text(config: "Config") -> str:
+    """The config as it stands in `RUN/config.yaml` and in every checkpoint."""
     from txlab.core.hydra import to_yaml
 
     return to_yaml(dataclasses.replace(config, run_dir=None, resume=None))
 
 
 def build_trainer(
-    config: "Config", place: "Place", module: "TrainModule", data: "Data", saved: str
-) -> tuple["Trainer", Any]:
-    """Lightning's Trainer with other people's loggers and callbacks, and our own; its data module."""
-    from txlab.train import callbacks as ours
-    from txlab.train.datamodule import DataModule
-    from txlab.train.folder import bring_history
+    config: "Config", place: "Place", module: "TrainModule", data: "Data"
+) -> "Trainer":
+    """Lightning's Trainer with our callbacks and other people's; writes nothing yet."""
+    from txlab.train.callbacks import Checkpoints, Log, Progress
     from txlab.train.throughput import peak_flops
-    from txlab.train.trainer import make_callbacks, make_loggers, make_trainer
+    from txlab.train.trainer import make_callbacks, make_trainer
 
     step, settings = module.counters.step, config.train
-    bring_history(place)
-    (place.path / "config.yaml").write_text(saved, encoding="utf-8")
-    progress = ours.Progress()
-    watching = [ours.Log(place.path, resumed_step=step), progress]
+    callbacks: list[Any] = [Log(place.path, resumed_step=step), Progress()]
     if settings.sample is not None:
-        watching.append(sampler(config, place, data, step))
-    watching += make_callbacks(config.callbacks)
-    watching.append(
-        ours.Checkpoints(
-            place.path,
-            config=saved,
-            tokenizer=data.tokenizer,
-            save_every=settings.save_every,
-            keep_last=settings.keep_last,
-            resumed_step=step if place.resumed is not None else -1,
-        )
+        callbacks.append(sampler(config, place, data, step))
+    callbacks += make_callbacks(config.callbacks)
+    checkpoints = Checkpoints(
+        place.path,
+        config=saved_text(config),
+        tokenizer=data.tokenizer,
+        save_every=settings.save_every,
+        keep_last=settings.keep_last,
+        resumed_step=-1 if place.resumed is None else step,
     )
-    trainer = make_trainer(
-        config.trainer,
-        settings,
-        loggers=make_loggers(config.logger, place.path, progress.say),
-        callbacks=watching,
-    )
-    datamodule = DataModule(data, total_steps=module.total_steps, one_batch=settings.one_batch)
-    datamodule.start = step
-    device = trainer.strategy.root_device
-    module.peak_flops = peak_flops(device, settings.precision) * trainer.world_size
-    return trainer, datamodule
+    trainer = make_trainer(config.trainer, settings, [*callbacks, checkpoints])
+    peak = peak_flops(trainer.strategy.root_device, settings.precision)
+    module.peak_flops = peak * trainer.world_size
+    return trainer
 
 
 def sampler(config: "Config", place: "Place", data: "Data", step: int) -> "Samples":
@@ -157,13 +141,30 @@ def sampler(config: "Config", place: "Place", data: "Data", step: int) -> "Sampl
     return Samples(place.path, data.tokenizer, prompt, sampling, resumed_step=step)
 
 
-def introduce(config: "Config", place: "Place", module: "TrainModule", data: "Data") -> None:
-    """Say what is about to happen."""
+def begin(
+    config: "Config", place: "Place", trainer: "Trainer", module: "TrainModule", data: "Data"
+) -> None:
+    """Nothing can be refused any more: say what is about to happen, and write the first files."""
+    from txlab.train.folder import bring_history
     from txlab.train.report import introduction
+    from txlab.train.trainer import make_loggers
 
+    if not trainer.is_global_zero:
+        return
     size, context = config.data.batch_size, config.model.context
     for line in introduction(place, module, data.facts, rows=size, context=context):
         print(line, flush=True)
+    bring_history(place)
+    (place.path / "config.yaml").write_text(saved_text(config), encoding="utf-8")
+    trainer.loggers = make_loggers(config.logger, place.path, print)
+
+
+def data_module(config: "Config", module: "TrainModule", data: "Data") -> "DataModule":
+    """The loaders, from the step that the run stands at."""
+    from txlab.train.datamodule import DataModule
+
+    start, total = module.counters.step, module.total_steps
+    return DataModule(data, start=start, total_steps=total, one_batch=config.train.one_batch)
 
 
 def conclude(place: "Place", module: "TrainModule", data: "Data") -> dict[str, Any]:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from conftest import CONTEXT, VOCAB, decoder, rows_of, split
+from tiny_run import CONTEXT, VOCAB, decoder, rows_of, split
 from torch import nn
 
 from txlab.core.errors import RunError
@@ -72,7 +72,7 @@ def test_clipping_scales_the_whole_gradient(run):
             grads = [p.grad for g in optimizer.param_groups for p in g["params"]]
             seen.append(nn.utils.get_total_norm(grads).item())
 
-    from conftest import Run
+    from tiny_run import Run
 
     for clip in (0.01, 1e9):
         one = Run(run().folder / f"clip{clip}", 1, clip=clip)
@@ -140,7 +140,7 @@ def test_a_step_with_an_infinite_gradient_moves_nothing(run, precision):
 
 
 def test_skipped_step_leaves_weights_and_moments(run):
-    from conftest import Run
+    from tiny_run import Run
 
     snapshots = []
 

@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import shutil
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,9 +49,13 @@ class Checkpoint:
 
     def state(self) -> dict[str, Any]:
         """Optimizer, counters and generators; containers and tensors only, nothing is unpickled."""
-        return self._read(
-            STATE, lambda file: torch.load(file, map_location="cpu", weights_only=True)
-        )
+
+        def read(file: Path) -> Any:
+            with warnings.catch_warnings():  # about other people's formats: refused below anyway
+                warnings.simplefilter("ignore", UserWarning)
+                return torch.load(file, map_location="cpu", weights_only=True)
+
+        return self._read(STATE, read)
 
     def config(self) -> str:
         """The run's config as YAML text."""
@@ -74,7 +79,7 @@ class Checkpoint:
         ) as error:
             why = " ".join(str(error).split()).split(". ")[0][:120]
             raise RequestError(
-                f"{file} cannot be read ({why}): it is damaged or not ours, nothing of it was used; "
+                f"{file} cannot be read ({why}): it is damaged or not ours; nothing was used; "
                 "take another checkpoint."
             ) from error
 

@@ -38,4 +38,4 @@ def scale_gradients(parameters: Iterable[nn.Parameter], factor: float) -> None:
             grad.mul_(factor)
     plain = [grad for grad in grads if not isinstance(grad, DTensor)]
     if plain:
-        torch._foreach_mul_(plain, factor)
+        torch._foreach_mul_(plain, factor)  # pyright: ignore[reportPrivateImportUsage]

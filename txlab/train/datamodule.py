@@ -12,14 +12,16 @@ from txlab.data.source import Data
 
 
 class DataModule(LightningDataModule):
-    """Loaders over prepared `data`; made on the rank that reads them, from the step a run stands at."""
+    """Loaders over prepared `data`, made on the rank that reads them, from step `start` on."""
 
-    def __init__(self, data: Data, *, total_steps: int, one_batch: bool = False) -> None:
+    def __init__(
+        self, data: Data, *, start: int, total_steps: int, one_batch: bool = False
+    ) -> None:
         super().__init__()
         self.data = data
         self.total_steps = total_steps
         self.one_batch = one_batch
-        self.start = 0
+        self.start = start
 
     @property
     def validates(self) -> bool:

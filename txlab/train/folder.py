@@ -53,7 +53,8 @@ def open_folder(run_dir: str | None, resume: str | None, name: str) -> Place:
             path = resumed.path.parent.parent
     elif path is not None and ((path / checkpoint.FOLDER).exists() or (path / METRICS).exists()):
         raise RequestError(
-            f"run_dir={path} holds a run already: resume=auto goes on with it, another run_dir starts anew."
+            f"run_dir={path} holds a run already: resume=auto goes on with it, "
+            "another run_dir starts anew."
         )
     if path is None:
         return Place(_unique(name), None, True)
@@ -85,7 +86,7 @@ def _make(path: Path) -> bool:
         probe.unlink()
     except OSError as error:
         raise RequestError(
-            f"run_dir={path} cannot be written ({error.strerror}): choose another with run_dir=FOLDER."
+            f"run_dir={path} cannot be written ({error.strerror}): choose another run_dir=FOLDER."
         ) from error
     return made
 
@@ -96,8 +97,8 @@ def _refuse_newer(path: Path, resumed: Checkpoint) -> None:
     newer = [c for c in checkpoint.complete(folder) if c.step > resumed.step]
     if newer:
         raise RequestError(
-            f"resume={resumed.path}: {path} goes on to {newer[-1].path.name}; add run_dir=NEW to branch "
-            "off, or resume=auto to continue from the newest."
+            f"resume={resumed.path}: {path} goes on to {newer[-1].path.name}; add run_dir=NEW to "
+            "branch off, or resume=auto to continue from the newest."
         )
 
 

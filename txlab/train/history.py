@@ -72,7 +72,7 @@ class Stopwatch:
 
 
 class Window:
-    """The steps since the last row of the log, as sums; saved, so that a resumed log has no seam."""
+    """The steps since the last row of the log, as sums; saved, so a resumed log has no seam."""
 
     def __init__(self) -> None:
         self.sums = Sums()

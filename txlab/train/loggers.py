@@ -63,22 +63,27 @@ class Guarded(Logger):
 def failure(name: str, error: Exception) -> str:
     """One line for a logger that is left out from here on."""
     said = " ".join(str(error).split())[:160]
-    return f"logger {name} failed and is left out ({type(error).__name__}: {said}); metrics.csv goes on."
+    return f"logger {name} failed and is left out ({type(error).__name__}: {said})."
 
 
 def wandb_arguments(
     run_dir: Path, given: Mapping[str, Any], say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """What WandbLogger needs beside `given`: folder, the run's lasting id, offline where it must be."""
+    """What WandbLogger needs beside `given`: folder, a lasting id, offline where it must be."""
     file = run_dir / ID_FILE
     if not file.exists():
         file.write_text(secrets.token_hex(4), encoding="utf-8")
-    arguments = {"save_dir": str(run_dir), "name": run_dir.name, "id": file.read_text().strip()}
+    arguments: dict[str, Any] = {
+        "save_dir": str(run_dir),
+        "name": run_dir.name,
+        "id": file.read_text().strip(),
+    }
     arguments |= {"resume": "allow", **given}
     if "offline" not in given and "WANDB_MODE" not in os.environ and (why := offline_reason()):
         arguments["offline"] = True
         say(
-            f"wandb: {why}, so the run is logged offline; `wandb sync {run_dir}/wandb/*` uploads it later."
+            f"wandb: {why}, so the run is logged offline; "
+            f"`wandb sync {run_dir}/wandb/*` uploads it later."
         )
     return arguments
 

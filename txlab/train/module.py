@@ -1,7 +1,6 @@
 """The one Lightning module: a batch is one optimizer step, given as a list of micro-batches."""
 
 import contextlib
-import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -16,7 +15,6 @@ from torch.optim import Optimizer
 from txlab.core.errors import RunError
 from txlab.data.batch import IGNORE, Batch
 from txlab.objectives.objective import Objective
-from txlab.train.clip import gradient_norm, scale_gradients
 from txlab.train.config import Train
 from txlab.train.history import Row, Stopwatch, Sums, Window, held_out_row
 from txlab.train.schedule.schedule import Schedule
@@ -27,10 +25,9 @@ from txlab.train.state import (
     restore_random,
     seed_everything,
 )
+from txlab.train.update import Updater
 
 NEVER = sys.maxsize
-PATIENCE = 100
-"""Steps in a row without a finite gradient after which a run is given up."""
 
 
 class TrainModule(LightningModule):
@@ -60,7 +57,6 @@ class TrainModule(LightningModule):
         self.automatic_optimization = False
         self.model = model
         self.objective = objective
-        self.schedule = schedule
         self.config = train
         self.total_steps = total_steps
         self.seed = seed
@@ -69,7 +65,7 @@ class TrainModule(LightningModule):
         self.flops_per_token = flops_per_token
         self.peak_flops = peak_flops
         self.optimizer = make_optimizer(model)
-        self.rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.update = Updater(self.optimizer, schedule, train)
         self.counters = Counters()
         self.window = Window()
         self.held_out = Sums()
@@ -80,8 +76,6 @@ class TrainModule(LightningModule):
         self._generators: list[dict[str, Any]] = []
         self._seeded = False
         self._validating = False
-        self._unbroken_skips = 0
-        self._trainable = [p for group in self.optimizer.param_groups for p in group["params"]]
 
     def configure_optimizers(self) -> Optimizer:
         return self.optimizer
@@ -103,55 +97,24 @@ class TrainModule(LightningModule):
             with self._outside_autocast(), self._sync_gradients(i == len(micro_batches) - 1):
                 self.manual_backward(loss.sum * scale)
         with self._outside_autocast():
-            self._update(count)
+            note = self.update(
+                count, self.counters, self.window, step=self._step_optimizer, scaler=self._scaler
+            )
+        if note is not None:
+            self._tell("on_note", note)
         self.counters.step += 1
         self.counters.tokens += tokens
         self.window.tokens += tokens
 
-    def _update(self, count: Tensor) -> None:
-        """Clip and step, or leave everything alone: no supervised token, or no finite gradient."""
-        optimizer, counters, window = self.optimizer, self.counters, self.window
-        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
-        if scaler is not None and bool(count):
-            scaler.unscale_(optimizer)
-        # The one time a step waits for the device: whether to apply the update is decided here.
-        norm, supervised = torch.stack([gradient_norm(self._trainable), count.float()]).tolist()
-        rate = self.schedule.factor(counters.updates)
-        window.lr = self.rates[0] * rate
-        if not supervised:
-            counters.empty += 1
-        elif not math.isfinite(norm):
-            self._skip(norm)
-        else:
-            self._unbroken_skips = 0
-            window.norms.append(norm)
-            if self.config.clip is not None and norm > self.config.clip:
-                scale_gradients(self._trainable, self.config.clip / (norm + 1e-6))
-            for group, peak in zip(optimizer.param_groups, self.rates, strict=True):
-                group["lr"] = peak * rate
-            if scaler is not None:
-                scaler.step(optimizer)
-            else:
-                wrapped = self.optimizers()
-                assert isinstance(wrapped, LightningOptimizer)
-                wrapped.step()
-            counters.updates += 1
-        if scaler is not None and supervised:
-            scaler.update()
-        optimizer.zero_grad(set_to_none=True)
+    def _step_optimizer(self) -> None:
+        wrapped = self.optimizers()  # Lightning's wrapper, for the sake of other people's hooks
+        assert isinstance(wrapped, LightningOptimizer)
+        wrapped.step()
 
-    def _skip(self, norm: float) -> None:
-        counters = self.counters
-        where = f"step {counters.step + 1}: the gradient's norm is {norm}"
-        if not self.config.skip_nonfinite:
-            raise RunError(f"{where}; lower optim.lr, or set train.skip_nonfinite=true to go on.")
-        counters.skipped += 1
-        self._unbroken_skips += 1
-        if self._unbroken_skips >= PATIENCE:
-            raise RunError(
-                f"{where}, and so {PATIENCE} times in a row: the run has diverged; lower optim.lr."
-            )
-        self._tell("on_note", f"{where}: update skipped, weights and schedule unchanged")
+    @property
+    def _scaler(self) -> Any:
+        """The GradScaler of `16-mixed`; None in every other precision."""
+        return getattr(self.trainer.precision_plugin, "scaler", None)
 
     def _outside_autocast(self) -> contextlib.AbstractContextManager[Any]:
         kind = self.device.type
@@ -166,9 +129,8 @@ class TrainModule(LightningModule):
     # --- the end of a step: rows, validation, saving
 
     def on_train_start(self) -> None:
-        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
-        if scaler is not None and self._scaler_state:
-            scaler.load_state_dict(self._scaler_state)
+        if self._scaler is not None and self._scaler_state:
+            self._scaler.load_state_dict(self._scaler_state)
         self.watch.start()
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
@@ -220,7 +182,7 @@ class TrainModule(LightningModule):
         if counters.step and not counters.updates:
             raise RunError(
                 f"no update in {counters.step} steps: {counters.empty} had no supervised token, "
-                f"{counters.skipped} no finite gradient; look at the data (`show data`) and optim.lr."
+                f"{counters.skipped} no finite gradient; look at `show data` and optim.lr."
             )
 
     def validation_due(self) -> bool:
@@ -259,7 +221,7 @@ class TrainModule(LightningModule):
 
     def state(self) -> dict[str, Any]:
         """All that decides the rest of the run but weights and generators; plain containers."""
-        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+        scaler = self._scaler
         return {
             "counters": asdict(self.counters),
             "optimizer": optimizer_state(self.optimizer),

@@ -19,7 +19,7 @@ SUMMARY, PICTURE = "summary.json", "loss.png"
 
 
 def peak_memory(device: torch.device) -> float:
-    """Most memory in use so far, in MiB: of the GPU where the model is on one, else of the process."""
+    """Most memory in use so far, in MiB: of the model's GPU, else of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     unit = 1 if sys.platform == "darwin" else 1024

@@ -29,15 +29,15 @@ FREE_LEAVES = frozenset(
 
 
 def check_config(found: Checkpoint, config: str) -> None:
-    """RequestError that lists every key in which the checkpoint's config differs from `config`."""
+    """RequestError that lists every key in which the checkpoint's config differs."""
     then, now = _flat(_parsed(found, found.config())), _flat(_parsed(found, config))
     keys = sorted(then.keys() | now.keys())
     changed = [key for key in keys if then.get(key) != now.get(key) and not _free(key)]
     if changed:
         said = ", ".join(f"{key} was {then.get(key)}, is {now.get(key)}" for key in changed)
         raise RequestError(
-            f"resume={found.path}: this is another run ({said}); give the same settings as then, or "
-            f"start a new run from its weights with model.init_from={found.path}."
+            f"resume={found.path}: this is another run ({said}); give the same settings as then, "
+            f"or start a new run from its weights with model.init_from={found.path}."
         )
 
 

@@ -1,6 +1,8 @@
 """What a resumed run needs beside the weights, as plain containers of tensors and numbers."""
 
+import contextlib
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,13 +82,24 @@ def restore_random(state: dict[str, Any]) -> None:
 
 
 def seed_everything(seed: int, rank: int = 0) -> None:
-    """Seed python, numpy and torch; ranks draw different numbers (dropout), seeds do not overlap."""
+    """Seed python, numpy and torch; every (seed, rank) draws numbers of its own."""
     mixed = int(
         np.random.SeedSequence([seed, rank]).generate_state(1, np.uint64)[0] >> np.uint64(1)
     )
     random.seed(mixed)
     np.random.seed(mixed % 2**32)
     torch.manual_seed(mixed)
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Random numbers of `seed` inside of this; outside, those that would have come anyway."""
+    before = random_state()
+    seed_everything(seed)
+    try:
+        yield
+    finally:
+        restore_random(before)
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -1,13 +1,14 @@
 """Lightning's Trainer, loggers and callbacks from the config's free mappings."""
 
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import Logger
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from txlab.core.errors import RequestError
 from txlab.train.config import Train
@@ -19,8 +20,6 @@ Say = Callable[[str], None]
 def make_trainer(
     given: dict[str, Any] | None,
     train: Train,
-    *,
-    loggers: Sequence[Logger],
     callbacks: Sequence[Callback],
 ) -> Trainer:
     """The trainer; keys that txlab owns are set here and win over none of `given`."""
@@ -38,12 +37,14 @@ def make_trainer(
         "enable_progress_bar": False,
         "enable_model_summary": False,
         "callbacks": list(callbacks),
-        "logger": list(loggers) or False,
+        "logger": False,  # set when all else is known to be right: some write files when made
     }
-    trainer = _instantiate("trainer", {**arguments, **owned})
+    with warnings.catch_warnings():  # what Lightning would do instead is refused below
+        warnings.filterwarnings("ignore", message=".*fp16 is not supported on CPU.*")
+        trainer = _instantiate("trainer", {**arguments, **owned})
     if train.precision == "16-mixed" and trainer.strategy.root_device.type == "cpu":
         raise RequestError(
-            "train.precision=16-mixed needs a GPU (a CPU would silently compute in bf16): use bf16-mixed."
+            "train.precision=16-mixed needs a GPU (on a CPU it would be bf16): use bf16-mixed."
         )
     return trainer
 

@@ -20,7 +20,7 @@ def named_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
-    """Copy `tensors` into `model` in place, so that ties hold; RequestError lists all that differs."""
+    """Copy `tensors` into `model` in place, so ties hold; RequestError lists all that differs."""
     own = named_tensors(model)
     problems = differences(own, tensors)
     if problems:
@@ -31,7 +31,7 @@ def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -
 
 
 def differences(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
-    """Every way in which `given` is not `own`: renamed, missing, extra and wrongly shaped tensors."""
+    """How `given` is not `own`: renamed, missing, extra and wrongly shaped tensors."""
     missing = [name for name in own if name not in given]
     extra = [name for name in given if name not in own]
     renamed: list[str] = []

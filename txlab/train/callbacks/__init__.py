@@ -1,8 +1,8 @@
 """What watches a run: log, progress, checkpoints, samples.
 
 Beside Lightning's hooks these know three of our own, called by the module:
-`on_row(trainer, module, row)` for each row of the log, `on_step(trainer, module)` when a step with
-all that belongs to it (validation, row) is over, `on_note(trainer, module, text)` for one line of news.
+`on_row(trainer, module, row)` for each row of the log, `on_step(trainer, module)` when a step is
+over, its validation and row included, and `on_note(trainer, module, text)` for a line of news.
 """
 
 from txlab.train.callbacks.checkpoints import Checkpoints

@@ -35,12 +35,16 @@ class Log(Callback):
 
     def __init__(self, run_dir: Path, *, resumed_step: int = 0) -> None:
         self.file = run_dir / FILE
+        self.resumed_step = resumed_step
         self.columns = list(COLUMNS)
-        if self.file.exists():
-            rows = [row for row in read_rows(self.file) if row["step"] <= resumed_step]
-            self.columns += [name for row in rows for name in row if name not in self.columns]
-            self.columns = list(dict.fromkeys(self.columns))
-            self._rewrite(rows)
+
+    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
+        if not trainer.is_global_zero or not self.file.exists():
+            return
+        rows = [row for row in read_rows(self.file) if row["step"] <= self.resumed_step]
+        names = [name for row in rows for name in row]
+        self.columns = list(dict.fromkeys([*self.columns, *names]))
+        self._rewrite(rows)
 
     def on_row(self, trainer: Trainer, module: Any, row: Row) -> None:
         if trainer.is_global_zero:

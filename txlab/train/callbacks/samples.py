@@ -36,9 +36,13 @@ class Samples(Callback):
         self.tokenizer = tokenizer
         self.prompt = prompt
         self.sampling = sampling
-        if self.file.exists():
-            kept = [(step, text) for step, text in read_samples(self.file) if step <= resumed_step]
-            self.file.write_text("".join(_entry(*one) for one in kept), encoding="utf-8")
+        self.resumed_step = resumed_step
+
+    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
+        if not trainer.is_global_zero or not self.file.exists():
+            return
+        kept = [one for one in read_samples(self.file) if one[0] <= self.resumed_step]
+        self.file.write_text("".join(_entry(*one) for one in kept), encoding="utf-8")
 
     def on_row(self, trainer: Trainer, module: Any, row: Row) -> None:
         if "val/loss" not in row or not trainer.is_global_zero:

@@ -1,7 +1,6 @@
 """Adam with decoupled weight decay."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -31,12 +30,16 @@ class AdamW(Optim):
             )
             self.require(self.eps > 0, "eps", "a number above 0")
 
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.betas, self.eps = config.betas, config.eps
+        self.fused = config.fused
+
     def make(self, model: nn.Module) -> torch.optim.AdamW:
-        config: Any = self.config
         return torch.optim.AdamW(
-            decay_groups(model, config.weight_decay),
-            lr=config.lr,
-            betas=tuple(config.betas),
-            eps=config.eps,
-            fused=config.fused or None,
+            decay_groups(model, self.config.weight_decay),
+            lr=self.config.lr,
+            betas=(self.betas[0], self.betas[1]),
+            eps=self.eps,
+            fused=self.fused or None,
         )

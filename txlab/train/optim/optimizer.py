@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
@@ -32,8 +32,6 @@ class Optim(ABC):
         def __post_init__(self) -> None:
             self.require(self.lr > 0, "lr", "a learning rate above 0")
             self.require(self.weight_decay >= 0, "weight_decay", "0 or more")
-
-    config: ClassVar[Any]
 
     def __init__(self, config: Config) -> None:
         self.config = config

@@ -8,7 +8,7 @@ from txlab.train.schedule.schedule import Schedule, schedule
 
 @schedule("cosine")
 class Cosine(Schedule):
-    """Half a cosine from the peak to `min_ratio` of it (Loshchilov and Hutter 2017), after warm-up."""
+    """Half a cosine from the peak to `min_ratio` of it (Loshchilov and Hutter 2017)."""
 
     @dataclass
     class Config(Schedule.Config):

@@ -15,8 +15,9 @@ class Schedule(ABC):
         """Warm-up, shared by every schedule."""
 
         warmup: float = 0.02
-        """Updates of linear warm-up: a whole number of them, or a fraction of the run below 1. A run
-        that is shorter than its warm-up (a trial of a recipe, say) ends within it."""
+        """Updates of linear warm-up: a whole number, or a fraction of the run below 1.
+
+        A run shorter than its warm-up (a trial of a recipe, say) ends within it."""
 
         def __post_init__(self) -> None:
             whole = self.warmup < 1 or float(self.warmup).is_integer()
