@@ -32,6 +32,20 @@ def test_nothing_is_lost_and_order_does_not_matter(texts: list[str], fraction: f
             assert sides.setdefault((text, place, part), held_out) == held_out
 
 
+def test_the_smallest_digests_are_held_out() -> None:
+    found = marks([f"text {i:03d}" for i in range(200)])
+    wanted = sorted(mark for mark, _ in found)[:20]
+    assert choose(found, 0.1).held_out == frozenset(wanted)
+
+
+def test_copies_count_together() -> None:
+    found = marks([f"text {i:03d}" for i in range(200)])
+    copied = min(found)
+    split = choose([*found, *[copied] * 200], 0.1)
+    assert copied[0] not in split.held_out
+    assert len(split.held_out) == 40
+
+
 def test_both_sides_have_text() -> None:
     for n in range(1, 30):
         texts = [f"{i} words of a document of its own " * 20 for i in range(n)]

@@ -110,6 +110,11 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == []
 
 
+def test_empty_documents_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="offsets do not cover"):
+        Store(write(tmp_path / "a.tokens", [[0, 1], []]), vocab_size=100)
+
+
 def test_writers_at_the_same_time(tmp_path: Path) -> None:
     file = tmp_path / "a.tokens"
     threads = [threading.Thread(target=write, args=(file,)) for _ in range(8)]

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from txlab.core.errors import RequestError, RunError
-from txlab.data import IGNORE, Data, Text, data
+from txlab.data import IGNORE, Data, Text, collection, data
 from txlab.data.text import Documents
-from txlab.data.tokenizer import BPE
+from txlab.data.tokenizer import BPE, bpe
 
 Make = Callable[..., Text]
 PROSE = "It was the best of lines, it was the worst of lines; number {i} of them all.\n"
@@ -53,6 +53,16 @@ def test_all_documents_arrive_once_on_one_side(make_text: Make, tmp_path: Path) 
     assert made.facts["documents"] == 40
     assert made.facts["bytes"] == sum(map(len, wanted))
     assert made.facts["train_bytes"] == sum(map(len, train))
+
+
+def test_long_documents_are_one_document(
+    make_text: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bpe, "SPAN", 40)
+    monkeypatch.setattr(collection, "BATCH", 100)
+    made = make_text(path=write(tmp_path / "a.jsonl"), val_fraction=0.2)
+    wanted = [json.loads(line)["text"] for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert Counter(texts(made, "train") + texts(made, "val")) == Counter(wanted)
 
 
 def test_facts_count_what_is_supervised(make_text: Make, tmp_path: Path) -> None:
@@ -214,20 +224,24 @@ def test_previews_show_control_tokens(make_text: Make, tmp_path: Path) -> None:
     assert any("<eos><bos>It was the" in row for row in shown)
 
 
+@pytest.mark.parametrize("during", ["train", "encode_batch"])
 def test_text_that_changes_while_it_is_read_is_not_cached(
-    make_text: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_text: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, during: str
 ) -> None:
     path = write(tmp_path / "a.jsonl")
-    train = BPE.train
+    done = getattr(BPE, during)
 
-    def meanwhile(self: BPE, texts: object) -> None:
-        train(self, texts)  # pyright: ignore[reportArgumentType]
+    def meanwhile(self: BPE, texts: object) -> object:
+        result = done(self, texts)
         write(tmp_path / "a.jsonl", documents=39)
+        return result
 
-    monkeypatch.setattr(BPE, "train", meanwhile)
+    monkeypatch.setattr(BPE, during, meanwhile)
     with pytest.raises(RunError, match=r"a\.jsonl was changed while it was read"):
         make_text(path=path)
-    assert [f for f in (tmp_path / "cache").rglob("*") if f.is_file()] == []
+    left = {f.name for f in (tmp_path / "cache").rglob("*") if f.is_file()}
+    assert "facts.json" not in left
+    assert during == "encode_batch" or left == set()
 
 
 def test_several_processes_may_prepare_at_once(make_text: Make, tmp_path: Path) -> None:

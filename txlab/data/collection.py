@@ -17,7 +17,7 @@ from txlab.data.store import Store, StoreWriter
 from txlab.data.tokenizer.tokenizer import Tokenizer
 
 PARTS = ("train", "val")
-BATCH = 1 << 22
+BATCH = 1 << 20
 """Characters tokenised at once."""
 
 

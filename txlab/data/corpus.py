@@ -105,7 +105,6 @@ def _modules(folder: Path) -> Iterator[Path]:
 
 def docstrings(folder: Path, modules: Iterable[Path]) -> Iterator[tuple[str, str]]:
     """(path, docstrings in order) of each file that has some."""
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for file in modules:
         try:
             with warnings.catch_warnings():
@@ -113,14 +112,19 @@ def docstrings(folder: Path, modules: Iterable[Path]) -> Iterator[tuple[str, str
                 tree = ast.parse(file.read_bytes())
         except (SyntaxError, ValueError):  # templates and fixtures that only end in .py
             continue
-        holders = sorted(
-            (node for node in ast.walk(tree) if isinstance(node, kinds)),
-            key=lambda node: getattr(node, "lineno", 0),
-        )
-        texts = [ast.get_docstring(node, clean=True) for node in holders]
+        texts = [ast.get_docstring(node) for node in _documented(tree)]
         text = "\n\n".join(t.strip() for t in texts if t and t.strip())
         if text:
             yield file.relative_to(folder).as_posix(), text
+
+
+def _documented(node: ast.AST) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef]:
+    """The module, its classes and its functions, in the order of the source; statements only."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        yield node  # pyright: ignore[reportReturnType]
+    for field in ("body", "cases", "handlers", "orelse", "finalbody"):
+        for child in getattr(node, field, ()):
+            yield from _documented(child)
 
 
 def topics() -> Iterator[tuple[str, str]]:

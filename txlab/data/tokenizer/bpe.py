@@ -23,7 +23,8 @@ PIECE = (
     r"|\s{1,48}(?!\S)|\s{1,48}"
 )
 """Where merges stop. Bounded, so that text without any space costs no more than other text."""
-SPAN = 1 << 20
+SPACES = " \n\t\r"
+SPAN = 1 << 18
 """Characters handed to the library at once."""
 
 
@@ -95,7 +96,7 @@ class BPE(Tokenizer):
         start = 0
         while len(text) - start > SPAN:
             end = start + SPAN
-            while end > start and not (text[end].isspace() and not text[end - 1].isspace()):
+            while end > start and not (text[end] in SPACES and not text[end - 1].isspace()):
                 end -= 1
             # Without any such place the cut falls anywhere: still the same text, one merge apart.
             end = end if end > start else start + SPAN
