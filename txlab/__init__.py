@@ -27,18 +27,18 @@ def build(config: "Config") -> "Model":
     """A freshly initialised model; the tokenizer's size where `model.vocab_size` is None."""
     import dataclasses
 
-    from txlab.models import model_slot
+    from txlab.loading import build
 
-    sizes = config.model
-    if sizes.vocab_size is None:
-        size = getattr(config.tokenizer, "vocab_size", None)
-        sizes = dataclasses.replace(sizes, vocab_size=size)
-    return model_slot.build(sizes, sizes.dims())
+    size = getattr(config.tokenizer, "vocab_size", None)
+    if config.model.vocab_size is None and size is not None:
+        sizes = dataclasses.replace(config.model, vocab_size=size)
+        config = dataclasses.replace(config, model=sizes)
+    return build(config)
 
 
 def load(path: str | Path) -> "Model":
     """The trained model of a run folder or checkpoint, in eval mode; needs nothing else."""
-    from txlab.run import load
+    from txlab.loading import load
 
     return load(path)
 

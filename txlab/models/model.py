@@ -109,7 +109,7 @@ class Model(nn.Module):
         self,
         tokens: Int[Tensor, "b t"],
         *,
-        positions: Int[Tensor, "b t"] | None = None,
+        positions: Int[Tensor, "#b t"] | None = None,
         documents: Int[Tensor, "b t"] | None = None,
         valid: Bool[Tensor, "b t"] | None = None,
         cache: Cache | None = None,

@@ -16,7 +16,7 @@ class Context:
     """Mask, positions and the parts that attention needs from outside of itself."""
 
     mask: Mask
-    positions: Int[Tensor, "b t"]
+    positions: Int[Tensor, "#b t"]
     """Position of each token within its document; batch axis 1 where rows agree."""
     position: Position
     """The layer's positional scheme."""

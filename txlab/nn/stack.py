@@ -66,7 +66,7 @@ class Stack(nn.ModuleList):
         self,
         x: Float[Tensor, "b t d"],
         mask: Mask,
-        positions: Int[Tensor, "b t"],
+        positions: Int[Tensor, "#b t"],
         cache: Cache | None = None,
     ) -> tuple[Float[Tensor, "b t d"], Aux]:
         contexts = [

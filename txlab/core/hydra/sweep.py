@@ -47,17 +47,23 @@ def print_table(names: list[str], outcomes: list[dict[str, Any]]) -> None:
     figures = [name for name in _COLUMNS if any(name in result for result in results)]
     table = RichTable(title=f"{len(outcomes)} runs", title_justify="left")
     for heading in ("run", *varied, *figures):
-        table.add_column(heading, justify="right" if heading in figures else "left")
+        right = heading in figures
+        table.add_column(heading, justify="right" if right else "left", no_wrap=True)
     for name, choice, result, outcome in zip(names, choices, results, outcomes, strict=True):
         cells = [_figure(result.get(figure)) for figure in figures]
         if outcome["status"]:
             cells = ["failed"] + [""] * (len(figures) - 1) if figures else []
         table.add_row(name, *(choice.get(key, "") for key in varied), *cells)
-    Console().print(table)
+    width = sum(len(str(column.header)) + 12 for column in table.columns)
+    console = Console()
+    console.width = max(console.width, width)  # a wide table is better than one cut short
+    console.print(table)
     for name, outcome in zip(names, outcomes, strict=True):
         if outcome["status"]:
             print(f"run {name} failed: {outcome['result']}")
 
 
 def _figure(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
+    if not isinstance(value, float):
+        return "" if value is None else str(value)
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"

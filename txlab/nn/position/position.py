@@ -27,12 +27,12 @@ class Position(nn.Module):
         """Number of positions this scheme has; None where it has no end."""
         return None
 
-    def prepare(self, positions: Int[Tensor, "b t"]) -> Any:
+    def prepare(self, positions: Int[Tensor, "#b t"]) -> Any:
         """What `rotate` needs, made once a forward pass; the positions themselves by default."""
         return positions
 
     def embed(
-        self, x: Float[Tensor, "b t d"], positions: Int[Tensor, "b t"]
+        self, x: Float[Tensor, "b t d"], positions: Int[Tensor, "#b t"]
     ) -> Float[Tensor, "b t d"]:
         """Token embeddings with the position added."""
         return x

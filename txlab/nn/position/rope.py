@@ -46,7 +46,7 @@ class RoPE(Position):
                 f"partial={config.partial:g} gives {self.channels}: make that an even number."
             )
 
-    def prepare(self, positions: Int[Tensor, "b t"]) -> Angles:
+    def prepare(self, positions: Int[Tensor, "#b t"]) -> Angles:
         frequencies = inverse_frequencies(self.channels, self.theta, positions.device)
         return rotation(positions, frequencies, rest=self.rest, interleaved=self.interleaved)
 

@@ -11,7 +11,7 @@ from txlab.nn.position.position import Position, position
 
 
 def sinusoids(
-    positions: Int[Tensor, "b t"], dim: int, theta: float = 10000.0
+    positions: Int[Tensor, "#b t"], dim: int, theta: float = 10000.0
 ) -> Float[Tensor, "b t {dim}"]:
     """Channels 2i and 2i + 1 are sin and cos of position / theta^(2i / dim), in float32."""
     even = torch.arange(0, dim, 2, dtype=torch.float32, device=positions.device)

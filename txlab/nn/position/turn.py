@@ -17,7 +17,7 @@ def inverse_frequencies(channels: int, theta: float, device: torch.device) -> Fl
 
 
 def rotation(
-    positions: Int[Tensor, "b t"],
+    positions: Int[Tensor, "#b t"],
     frequencies: Float[Tensor, " f"],
     *,
     rest: int = 0,
