@@ -1,7 +1,7 @@
 """RMSNorm."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -52,18 +52,18 @@ class _RMSNorm(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *grads: Tensor
     ) -> tuple[Tensor | None, ...]:
-        x, weight, scale = ctx.saved_tensors
+        x, weight, scale = cast(tuple[Tensor, Tensor | None, Tensor], ctx.saved_tensors)
         y, grad = x.to(scale.dtype), grads[0].to(scale.dtype)
         w = None if weight is None else weight.to(scale.dtype)
         learns = ctx.needs_input_grad[1]
-        # LayerNorm's kernel, told that the mean is 0, subtracts mean(grad * weight) * scale too, the
-        # derivative by a mean that does not exist here: give that back.
+        # LayerNorm's kernel, told that the mean is 0, subtracts mean(grad * weight) * scale too,
+        # the derivative by a mean that does not exist here: give that back.
         grad_x, grad_w, _ = torch.ops.aten.native_layer_norm_backward(
             grad, y, y.shape[-1:], torch.zeros_like(scale), scale, w, None, [True, learns, False]
         )
         excess = grad.mean(-1, keepdim=True) if w is None else (grad @ w).unsqueeze(-1) / len(w)
         grad_x = grad_x.add_(excess.mul_(scale)).to(x.dtype)
-        return grad_x, grad_w.to(weight.dtype) if learns else None, None
+        return grad_x, None if weight is None or not learns else grad_w.to(weight.dtype), None
 
 
 @norm("rmsnorm")
