@@ -77,7 +77,16 @@ def test_no_fraction_holds_nothing_out() -> None:
 
 @pytest.mark.parametrize(
     ("text", "place"),
-    [("x" * 100, 80), ("x" * 75 + " " + "x" * 24, 76), ("a b\nc\n\n" + "d" * 2, 7), ("", 0)],
+    [("x" * 100, 80), ("x" * 75 + " " + "x" * 24, 76), ("a b\nc\n\n" + "d" * 2, 7)],
 )
 def test_where_a_text_is_cut(text: str, place: int) -> None:
     assert cut_at(text, 0.2) == place
+
+
+@given(st.text(" \nab", max_size=60), st.floats(0.01, 0.9))
+def test_neither_part_of_a_cut_text_is_blank(text: str, fraction: float) -> None:
+    text = f"a{text}b"
+    for padded in (text, f"\n{text}", text + " " * 90):
+        place = cut_at(padded, min(fraction, 1 - 1 / len(text)))
+        assert padded[:place].strip()
+        assert padded[place:].strip()

@@ -70,8 +70,9 @@ def choose(documents: Iterable[tuple[bytes, int]], fraction: float) -> Split:
 
 def cut_at(text: str, fraction: float) -> int:
     """Where the last `fraction` of a text begins; after a line or a word, where one ends nearby."""
-    target = len(text) - round(fraction * len(text))
-    floor = target - target // 10
+    begin, end = len(text) - len(text.lstrip()), len(text.rstrip())
+    target = end - max(1, round(fraction * (end - begin)))
+    floor = max(begin + 1, target - target // 10)
     for mark in ("\n\n", "\n", " "):
         place = text.rfind(mark, floor, target)
         if place >= 0:
