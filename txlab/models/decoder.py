@@ -1,6 +1,8 @@
 """The causal language model: GPT, Llama, Mistral and their kin are choices of its slots."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
@@ -39,15 +41,15 @@ class Decoder(Model):
         final = residual.option_of(config.residual).cls.final_norm
         self.norm = norm.build(config.norm, dims) if final else None
         self.head = nn.Linear(dims.dim, dims.vocab_size, bias=False)
-        if config.tie_embeddings:
-            self.head.weight = self.embed.weight
+        _tie(self)
+        self.register_load_state_dict_post_hook(_tie)
         init.build(config.init, dims).apply(self)
 
     def forward(
         self,
         tokens: Int[Tensor, "b t"],
         *,
-        positions: Int[Tensor, "b t"] | None = None,
+        positions: Int[Tensor, "#b t"] | None = None,
         documents: Int[Tensor, "b t"] | None = None,
         valid: Bool[Tensor, "b t"] | None = None,
         cache: Cache | None = None,
@@ -69,9 +71,15 @@ class Decoder(Model):
 
     def new_cache(self, batch: int, length: int) -> Cache:
         kind, dtype = self.device.type, self.embed.weight.dtype
-        if torch.is_autocast_enabled(kind):
+        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
             dtype = torch.get_autocast_dtype(kind)
         return self.layers.new_cache(batch, length, self.device, dtype)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Decoder":
+        # Leaving or entering the meta device makes a new tensor for each use of a parameter.
+        super()._apply(fn, recurse)
+        _tie(self)
+        return self
 
     def _frame(
         self,
@@ -79,7 +87,7 @@ class Decoder(Model):
         documents: Int[Tensor, "b t"] | None,
         valid: Bool[Tensor, "b t"] | None,
         cache: Cache | None,
-    ) -> tuple[Mask, Int[Tensor, "b t"]]:
+    ) -> tuple[Mask, Int[Tensor, "#b t"]]:
         """The mask and the positions of a forward pass; RequestError past the last position."""
         batch, n = tokens.shape
         if cache is not None:
@@ -121,3 +129,8 @@ class Decoder(Model):
             norm_config=config.norm,
             residual_config=config.residual,
         )
+
+
+def _tie(model: Decoder, *_: Any) -> None:
+    if model.config.tie_embeddings and model.head.weight is not model.embed.weight:
+        model.head.weight = model.embed.weight

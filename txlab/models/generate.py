@@ -1,5 +1,6 @@
 """Generation on the cache: one prefill of uneven prompts, then a token a row and step."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -7,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from txlab.core.errors import RequestError
+from txlab.core.errors import RequestError, RunError
 from txlab.models.model import Model
 from txlab.models.sampling import Sampling, draw, penalise
 
@@ -41,18 +42,11 @@ def generate(
     """Continue every prompt (token ids); row i * n + j is answer j to prompt i.
 
     A row's answer is the same alone and in any batch. Prompt and answer together fill the model's
-    context at most. `forbidden` ids are never drawn. Raises RequestError for an empty prompt and
-    for one longer than the context.
+    context at most. `forbidden` ids are never drawn. Raises RequestError for an empty prompt, for
+    one longer than the context and for ids outside of the vocabulary.
     """
+    _check(model, prompts, {*forbidden, *(end_ids if sampling.min_new_tokens else ())})
     context, device = model.dims.context, model.device
-    for number, prompt in enumerate(prompts):
-        if not prompt:
-            raise RequestError(f"prompt {number + 1} is empty: give it at least one token.")
-        if len(prompt) > context:
-            raise RequestError(
-                f"prompt {number + 1} has {len(prompt)} tokens, but the model's context is "
-                f"{context}: shorten it, or train with a larger model.context."
-            )
     rows = [list(prompt) for prompt in prompts for _ in range(sampling.n)]
     found = [Generation() for _ in rows]
     room = [min(sampling.max_new_tokens, context - len(row)) for row in rows]
@@ -119,9 +113,11 @@ def _decode(
         if step < sampling.min_new_tokens and len(end_tensor):
             scores = scores.index_fill(1, end_tensor, float("-inf"))
         chosen = draw(scores, sampling, uniform[:, step])
-        logprobs = logits.gather(1, chosen[:, None])[:, 0] - logits.logsumexp(-1)
+        logprobs = logits.log_softmax(-1).gather(1, chosen[:, None])[:, 0]
         still = []
         for i, (token, logprob) in enumerate(zip(chosen.tolist(), logprobs.tolist(), strict=True)):
+            if math.isnan(logprob):
+                raise RunError("the model's logits are not a number: its weights are damaged.")
             row = alive[i]
             answer = found[row]
             answer.tokens.append(token)
@@ -147,6 +143,26 @@ def _decode(
             seen = None if seen is None else seen[keep]
             alive = [alive[i] for i in still]
         last = model(chosen[:, None], cache=cache).states[:, -1]
+
+
+def _check(model: Model, prompts: Sequence[Sequence[int]], never: set[int]) -> None:
+    context, size = model.dims.context, model.dims.vocab_size
+    for number, prompt in enumerate(prompts, start=1):
+        if not prompt:
+            raise RequestError(f"prompt {number} is empty: give it at least one token.")
+        if len(prompt) > context:
+            raise RequestError(
+                f"prompt {number} has {len(prompt)} tokens, but the model's context is "
+                f"{context}: shorten it, or train with a larger model.context."
+            )
+        if min(prompt) < 0 or max(prompt) >= size:
+            wrong = next(token for token in prompt if not 0 <= token < size)
+            raise RequestError(
+                f"prompt {number} has the id {wrong}, but the model's vocabulary is {size} ids: "
+                "use the tokenizer that it was trained with."
+            )
+    if len(never) >= size:
+        raise RequestError("every id of the vocabulary is forbidden: leave at least one.")
 
 
 def _uniform(n_rows: int, steps: int, sampling: Sampling) -> Float[Tensor, "b s"]:

@@ -81,7 +81,8 @@ def draw(
 ) -> Int[Tensor, "b"]:
     """One token a row, by the inverse distribution function at `uniform` (0 <= u < 1)."""
     if sampling.temperature == 0:
-        return logits.argmax(-1)
+        # The first of the largest, like argmax, which takes three times as long on a CPU.
+        return logits.max(-1).indices
     kept = keep_top(logits.float() / sampling.temperature, sampling.top_k, sampling.top_p)
     reached = kept.softmax(-1).cumsum(-1)
     # Relative to the total, which rounding leaves a little off 1; the first index above u has

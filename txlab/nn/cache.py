@@ -76,7 +76,7 @@ class Cache:
 
     def place(
         self, batch: int, n: int, valid: Bool[Tensor, "b n"] | None, device: torch.device
-    ) -> tuple[Mask, Int[Tensor, "b n"]]:
+    ) -> tuple[Mask, Int[Tensor, "#b n"]]:
         """Mask and positions for the next `n` columns; padding (`valid` False) takes no room.
 
         Advances the lengths: call once a forward pass. Raises RequestError when a row is full.
@@ -103,7 +103,7 @@ class Cache:
             self._require(longest)
             q_index = positions.where(valid, self.capacity)
         self.lengths, self.longest = lengths, longest
-        return Mask(n, longest, q_index=q_index), positions
+        return Mask(n, longest, q_index=q_index, padded=valid is not None), positions
 
     def crop(self, length: int) -> None:
         """Forget everything after the first `length` tokens of each row."""

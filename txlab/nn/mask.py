@@ -32,6 +32,8 @@ class Mask:
     """Keys that exist; False at padding."""
     q_index: Int[Tensor, "b q"] | int = 0
     """Key index of each query; an int is the index of the first one, the same in all rows."""
+    padded: bool = False
+    """Some queries behind a cache are padding; their index lies beyond all keys."""
     _memo: dict[Any, Tensor] = field(default_factory=dict, repr=False)
 
     def allowed(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
@@ -75,7 +77,7 @@ class Mask:
     @property
     def may_blind(self) -> bool:
         """Whether a query may see no key at all (a token sees itself, unless it is padding)."""
-        return self.valid is not None
+        return self.valid is not None or (self.padded and self.window is not None)
 
     def dense(self, device: torch.device) -> Bool[Tensor, "b 1 q k"]:
         """The whole predicate as a tensor (batch axis 1 where rows agree); made once per window."""
