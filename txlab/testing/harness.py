@@ -204,3 +204,13 @@ def judge(subject: Subject, check: Check) -> Result:
 def stray_exemptions(subject: Subject) -> list[str]:
     """Names in `exempt` that are no check of this option."""
     return sorted(set(subject.exempt) - {check.name for check in checks_of(subject)})
+
+
+def verdicts(subject: Subject) -> Iterator[Result]:
+    """The results of all of an option's checks, as they come."""
+    for check in checks_of(subject):
+        yield judge(subject, check)
+    for name in stray_exemptions(subject):
+        yield Result(
+            subject, name, Status.failed, "it is exempt from a check that it does not have"
+        )

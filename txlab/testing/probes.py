@@ -23,9 +23,6 @@ NETWORK = ("model", "model.attn", "model.pos", "model.norm", "model.residual", "
 class Probe(nn.Module):
     """A part at a size: `probe(x) -> y`, `probe.inputs(...)` makes an x."""
 
-    tokenwise = False
-    """Whether each token's output depends on that token alone."""
-
     def __init__(self, part: Any, dims: Dims) -> None:
         super().__init__()
         self.part, self.dims = part, dims
@@ -41,18 +38,20 @@ class Probe(nn.Module):
 
 
 class NormProbe(Probe):
-    tokenwise = True
-
     def forward(self, x: Tensor) -> Tensor:
         return self.part(x)
 
 
 class FFNProbe(Probe):
-    tokenwise = True
+    def __init__(self, part: Any, dims: Dims) -> None:
+        super().__init__(part, dims)
+        self.position = NoPosition(NoPosition.Config(), dims)
+        self.backend = Math(Math.Config(), dims)
 
     def forward(self, x: Tensor) -> Tensor:
         mask = Mask(x.shape[1], x.shape[1])
-        y = self.part(x, context(mask, x.device, self.dims))
+        positions = torch.arange(x.shape[1], device=x.device)[None]
+        y = self.part(x, Context(mask, positions, self.position, positions, self.backend))
         return y[0] if isinstance(y, tuple) else y
 
 
@@ -196,13 +195,6 @@ def _build(subject: Subject, dims: Dims, fields: dict[str, Any]) -> Probe:
             return FFNProbe(subject.build(dims.at(0), config=subject.config(**fields)), dims)
         case path:
             raise ValueError(f"no probe for {path}")
-
-
-def context(mask: Mask, device: torch.device, dims: Dims) -> Context:
-    """A context for parts that only pass it on."""
-    position = NoPosition(NoPosition.Config(), dims)
-    positions = torch.arange(mask.n_queries, device=device)[None]
-    return Context(mask, positions, position, positions, Math(Math.Config(), dims))
 
 
 def attention_around(position: Position, dims: Dims, *, seed: int = 0) -> MixerProbe:
