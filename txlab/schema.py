@@ -42,11 +42,13 @@ class Config:
     """How the learning rate changes."""
     train: Train = field(default_factory=Train)
     """How long, how exact, how often."""
-    trainer: dict[str, Any] | None = None
+    trainer: dict[str, Any] | None = field(
+        default_factory=lambda: {"accelerator": "auto", "devices": 1}
+    )
     """Arguments of Lightning's Trainer that txlab does not set itself."""
-    logger: dict[str, Any] | None = None
+    logger: dict[str, Any] | None = field(default_factory=dict)
     """Loggers beside the local log: name to `_target_` and its arguments."""
-    callbacks: dict[str, Any] | None = None
+    callbacks: dict[str, Any] | None = field(default_factory=dict)
     """Lightning callbacks: name to `_target_` and its arguments."""
 
     def __post_init__(self) -> None:

@@ -2,11 +2,11 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from txlab.core import plugins
 from txlab.core.errors import RequestError
@@ -49,20 +49,39 @@ def compose(words: Sequence[str] = ()) -> "Config":
 
 def typed(tree: DictConfig) -> "Config":
     """The composed tree as plain dataclasses, checked; input paths are made absolute."""
+    _check_tuples(tree)
     with translated():
         config: Any = OmegaConf.to_object(tree)
     for key in config.trainer or {}:
         if key in keys.OWNED:
             raise RequestError(keys.owned(key))
-    _absolute(config, "")
+    _settle(config, "")
     return config
 
 
-def _absolute(node: Any, path: str) -> None:
+def _check_tuples(node: DictConfig, path: str = "") -> None:
+    """Refuse a tuple of the wrong length, which OmegaConf takes for any list."""
+    kind: Any = OmegaConf.get_type(node)
+    for field in dataclasses.fields(kind):
+        if OmegaConf.is_missing(node, field.name) or OmegaConf.is_interpolation(node, field.name):
+            continue
+        key, value = f"{path}.{field.name}".lstrip("."), node[field.name]
+        wanted = get_args(field.type)
+        if isinstance(value, ListConfig) and get_origin(field.type) is tuple:
+            if ... not in wanted and len(value) != len(wanted):
+                raise RequestError(f"{key}={list(value)}: expected {len(wanted)} values.")
+        elif isinstance(value, DictConfig) and dataclasses.is_dataclass(OmegaConf.get_type(value)):
+            _check_tuples(value, key)
+
+
+def _settle(node: Any, path: str) -> None:
+    """What OmegaConf cannot do: tuples are tuples, and input paths are absolute."""
     for field in dataclasses.fields(node):
         key, value = f"{path}.{field.name}".lstrip("."), getattr(node, field.name)
         if dataclasses.is_dataclass(value):
-            _absolute(value, key)
+            _settle(value, key)
+        elif isinstance(value, list) and get_origin(field.type) is tuple:
+            setattr(node, field.name, tuple(value))
         elif (
             isinstance(value, str)
             and value

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from txlab.core import plugins
 from txlab.core.errors import RequestError
 from txlab.core.hydra import registry
+from txlab.core.hydra.compose import typed
 from txlab.core.hydra.errors import translated
 from txlab.core.slot import SLOTS, Option, blank
 
@@ -42,7 +43,7 @@ def to_yaml(config: "Config") -> str:
 def from_yaml(text: str, source: str = "the saved config") -> "Config":
     """The typed config written by `to_yaml`; RequestError names `source` where it is not one.
 
-    `trainer`, `logger` and `callbacks` name classes to import, so they are read as absent.
+    `trainer`, `logger` and `callbacks` name classes to import, so they are left as by default.
     """
     registry.ready()
     try:
@@ -69,10 +70,9 @@ def from_yaml(text: str, source: str = "the saved config") -> "Config":
         with translated():
             merged = OmegaConf.merge(node, _escaped(tree))
             assert isinstance(merged, DictConfig)
-            config: Any = OmegaConf.to_object(merged)
+        return typed(merged)
     except RequestError as error:
         raise RequestError(f"{source}: {error}") from error
-    return config
 
 
 def _option(path: str, name: str, source: str, origins: Mapping[str, str]) -> Option:
