@@ -13,17 +13,19 @@ if TYPE_CHECKING:
     from txlab.schema import Config
 
 
-def build(config: "Config", tokenizer: "Tokenizer | None" = None) -> "Model":
-    """A new model, initialised by `config.seed`; without a vocabulary size, the tokenizer's."""
+def build(config: "Config", *, weights: bool = True) -> "Model":
+    """A new model, initialised by `config.seed`, or with the weights at `model.init_from`.
+
+    `weights=False`: these are not read, since others are about to be loaded.
+    """
     from txlab.models import model_slot
     from txlab.train.checkpoint import find
     from txlab.train.state import seeded
     from txlab.train.weights import load_tensors
 
-    config = sized(config, tokenizer)
     with seeded(config.seed):
         model = model_slot.build(config.model, config.model.dims())
-    if config.model.init_from is not None:
+    if weights and config.model.init_from is not None:
         source = find(Path(config.model.init_from))
         load_tensors(model, source.weights(), f"model.init_from={source.path}")
     return model
@@ -53,8 +55,7 @@ def load(path: str | Path) -> "Model":
 
     found = find(Path(path))
     config = saved_config(found.path)
-    config.model.init_from = None
-    model = build(config)
+    model = build(config, weights=False)
     load_tensors(model, found.weights(), str(found.path / "weights.safetensors"))
     object.__setattr__(model, "tokenizer", saved_tokenizer(found.path, config))
     return model.eval()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from txlab.models import Model
     from txlab.schema import Config
     from txlab.train.callbacks import Samples
+    from txlab.train.checkpoint import Checkpoint
     from txlab.train.config import Train
     from txlab.train.datamodule import DataModule
     from txlab.train.folder import Place
@@ -31,30 +32,32 @@ def train(config: "Config", name: str | None = None) -> dict[str, Any]:
     from txlab.train.quiet import quiet
 
     with quiet(), folder.opened(config.run_dir, config.resume, name or config.model.name) as place:
-        data = prepare_data(config)
+        data = prepare_data(config, place.resumed)
         config = sized(config, data.tokenizer)
-        model = build(config)
+        model = build(config, weights=place.resumed is None)
         module = training_module(config, model, data, total_steps(config, data))
         if place.resumed is not None:
             resume.check_config(place.resumed, saved_text(config))
-            resume.restore(place.resumed, module)
+            resume.restore(place.resumed, module, data.facts)
         trainer = build_trainer(config, place, module, data)
         begin(config, place, trainer, module, data)
         if module.counters.step < module.total_steps:
             trainer.fit(module, datamodule=data_module(config, module, data))
-        return conclude(place, module, data)
+        return conclude(place, module, data) if trainer.is_global_zero else {}
 
 
-def prepare_data(config: "Config") -> "Data":
-    """Tokenised data; with `model.init_from`, in the tokens of the model that it starts from."""
+def prepare_data(config: "Config", resumed: "Checkpoint | None" = None) -> "Data":
+    """Tokenised data, in the tokens of the model that is resumed or started from, if any."""
     from txlab.data.source import data
     from txlab.loading import saved_config, saved_tokenizer
     from txlab.train.checkpoint import find
 
     tokenizer: Any = config.tokenizer
-    if config.model.init_from is not None:
-        source = find(Path(config.model.init_from)).path
-        tokenizer = saved_tokenizer(source, saved_config(source)) or tokenizer
+    source = resumed
+    if source is None and config.model.init_from is not None:
+        source = find(Path(config.model.init_from))
+    if source is not None:
+        tokenizer = saved_tokenizer(source.path, saved_config(source.path)) or tokenizer
     made = data.build(config.data, tokenizer, context=config.model.context, seed=config.seed)
     made.prepare()
     return made
@@ -120,6 +123,7 @@ def build_trainer(
         place.path,
         config=saved_text(config),
         tokenizer=data.tokenizer,
+        facts=data.facts,
         save_every=settings.save_every,
         keep_last=settings.keep_last,
         resumed_step=-1 if place.resumed is None else step,
@@ -145,6 +149,8 @@ def begin(
     config: "Config", place: "Place", trainer: "Trainer", module: "TrainModule", data: "Data"
 ) -> None:
     """Nothing can be refused any more: say what is about to happen, and write the first files."""
+    import yaml
+
     from txlab.train.folder import bring_history
     from txlab.train.report import introduction
     from txlab.train.trainer import make_loggers
@@ -157,6 +163,8 @@ def begin(
     bring_history(place)
     (place.path / "config.yaml").write_text(saved_text(config), encoding="utf-8")
     trainer.loggers = make_loggers(config.logger, place.path, print)
+    for logger in trainer.loggers:
+        logger.log_hyperparams(yaml.safe_load(saved_text(config)))
 
 
 def data_module(config: "Config", module: "TrainModule", data: "Data") -> "DataModule":

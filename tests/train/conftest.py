@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_run import Run
+
+from tests.train.tiny_run import Run
 
 
 @pytest.fixture

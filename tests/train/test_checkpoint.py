@@ -1,17 +1,21 @@
 """Checkpoint folders: whole or not there, strict, and nothing in them is executed."""
 
 import json
+import os
 import pickle
+import random
 import resource
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
-from tiny_run import decoder
 from torch import nn
 
+from tests.train.tiny_run import decoder
 from txlab.core.errors import RequestError, RunError
 from txlab.train import checkpoint
 from txlab.train.weights import load_tensors, named_tensors
@@ -185,3 +189,43 @@ def test_tied_weights_are_saved_once_and_stay_tied(tmp_path, tied):
     assert torch.equal(model.logits(model(tokens).states), other.logits(other(tokens).states))
     with pytest.raises(RequestError, match=r"extra: head\.weight" if not tied else "missing: head"):
         load_tensors(decoder(tie_embeddings=not tied), made.weights(), "FILE")
+
+
+def save_for_ever(folder):
+    """What a child process does until it is killed."""
+    step = len(checkpoint.complete(folder))
+    while True:
+        step += 1
+        state = {"step": step, "filling": torch.full((2000,), float(step))}
+        checkpoint.save(
+            folder,
+            step,
+            tensors={"weight": torch.full((500,), float(step))},
+            state=state,
+            config="",
+            save_tokenizer=None,
+            keep_last=2,
+        )
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_killed_while_saving_the_newest_complete_one_loads(tmp_path):
+    """CKPT-03: SIGKILL at 50 random moments of saving; nothing piles up."""
+    save(tmp_path, 0)
+    moments = random.Random(0)
+    for _ in range(50):
+        child = os.fork()
+        if child == 0:
+            try:
+                save_for_ever(tmp_path)
+            finally:
+                os._exit(1)
+        time.sleep(moments.uniform(0.0, 0.03))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        newest = checkpoint.find(tmp_path)
+        if newest.step:
+            assert newest.state()["step"] == newest.step
+            assert newest.weights()["weight"][-1] == newest.step
+        checkpoint.clear_leftovers(tmp_path)
+        assert len(list(tmp_path.iterdir())) <= 3

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from tiny_run import CONTEXT, VOCAB, decoder, rows_of, split
 from torch import nn
 
+from tests.train.tiny_run import CONTEXT, VOCAB, Poison, decoder, rows_of, split
 from txlab.core.errors import RunError
 from txlab.data.batch import IGNORE
 from txlab.objectives.objective import Loss, Objective
@@ -72,7 +72,7 @@ def test_clipping_scales_the_whole_gradient(run):
             grads = [p.grad for g in optimizer.param_groups for p in g["params"]]
             seen.append(nn.utils.get_total_norm(grads).item())
 
-    from tiny_run import Run
+    from tests.train.tiny_run import Run
 
     for clip in (0.01, 1e9):
         one = Run(run().folder / f"clip{clip}", 1, clip=clip)
@@ -102,27 +102,6 @@ def test_a_run_without_any_update_is_an_error(run):
         run(3, make=empty)
 
 
-class Poison(Objective):
-    """Next-token prediction whose gradient is infinite at one step."""
-
-    def __init__(self, at):
-        from txlab.objectives.next_token import NextToken
-
-        super().__init__(Objective.Config())
-        self.inner, self.at, self.calls = NextToken(NextToken.Config()), at, 0
-
-    def count(self, batch):
-        return self.inner.count(batch)
-
-    def forward(self, model, batch):
-        loss = self.inner(model, batch)
-        if not model.training:
-            return loss
-        self.calls += 1
-        factor = math.inf if self.calls in self.at else 1.0
-        return Loss(loss.sum * factor, loss.count, loss.metrics)
-
-
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
 def test_a_step_with_an_infinite_gradient_moves_nothing(run, precision):
     """PREC-02: weights, moments, learning rate and update count are those of the step before."""
@@ -140,7 +119,7 @@ def test_a_step_with_an_infinite_gradient_moves_nothing(run, precision):
 
 
 def test_skipped_step_leaves_weights_and_moments(run):
-    from tiny_run import Run
+    from tests.train.tiny_run import Run
 
     snapshots = []
 

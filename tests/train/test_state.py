@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 import torch
-from tiny_run import decoder, rows_of
 
+from tests.train.tiny_run import decoder, rows_of
 from txlab.core.errors import RequestError
 from txlab.objectives.next_token import NextToken
 from txlab.train.optim import AdamW

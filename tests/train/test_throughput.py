@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from tiny_run import CONTEXT, decoder, rows_of
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.train.tiny_run import CONTEXT, decoder, rows_of
 from txlab.nn.attention import GQA
 from txlab.nn.backend import backend
 from txlab.train.throughput import flops_per_token, keys_seen, measured_peak

@@ -1,5 +1,6 @@
 """Tiny runs: a real decoder, random rows, the real module and callbacks."""
 
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from torch.utils.data import DataLoader
 from txlab.data.batch import IGNORE, Batch
 from txlab.models.decoder import Decoder
 from txlab.objectives.next_token import NextToken
+from txlab.objectives.objective import Loss, Objective
 from txlab.train.callbacks import Checkpoints, Log
 from txlab.train.config import Train
 from txlab.train.module import TrainModule
@@ -40,6 +42,25 @@ def rows_of(step: int, rows: int = 4) -> Batch:
 def split(batch: Batch, *sizes: int) -> list[Batch]:
     parts = {key: torch.split(value, list(sizes)) for key, value in batch.items()}
     return [{key: part[i] for key, part in parts.items()} for i in range(len(sizes))]  # pyright: ignore
+
+
+class Poison(Objective):
+    """Next-token prediction whose gradient is infinite at one step."""
+
+    def __init__(self, at):
+        super().__init__(Objective.Config())
+        self.inner, self.at, self.calls = NextToken(NextToken.Config()), at, 0
+
+    def count(self, batch):
+        return self.inner.count(batch)
+
+    def forward(self, model, batch):
+        loss = self.inner(model, batch)
+        if not model.training:
+            return loss
+        self.calls += 1
+        factor = math.inf if self.calls in self.at else 1.0
+        return Loss(loss.sum * factor, loss.count, loss.metrics)
 
 
 class Steps(torch.utils.data.IterableDataset[list[Batch]]):

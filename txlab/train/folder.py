@@ -1,6 +1,7 @@
 """The folder of a run: new and its own, or the one that is to be continued."""
 
 import contextlib
+import os
 import secrets
 import shutil
 import time
@@ -51,16 +52,27 @@ def open_folder(run_dir: str | None, resume: str | None, name: str) -> Place:
         resumed = checkpoint.find(Path(resume).absolute())
         if path is None:
             path = resumed.path.parent.parent
-    elif path is not None and ((path / checkpoint.FOLDER).exists() or (path / METRICS).exists()):
+    elif (
+        path is not None
+        and leads()
+        and ((path / checkpoint.FOLDER).exists() or (path / METRICS).exists())
+    ):
         raise RequestError(
             f"run_dir={path} holds a run already: resume=auto goes on with it, "
             "another run_dir starts anew."
         )
     if path is None:
         return Place(_unique(name), None, True)
+    if not leads():
+        return Place(path, resumed, False)
     if resumed is not None:
         _refuse_newer(path, resumed)
     return Place(path, resumed, _make(path))
+
+
+def leads() -> bool:
+    """Whether this process is the one that writes: alone, or rank 0 of those torchrun started."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _unique(name: str) -> Path:

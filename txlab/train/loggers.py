@@ -81,6 +81,7 @@ def wandb_arguments(
     arguments |= {"resume": "allow", **given}
     if "offline" not in given and "WANDB_MODE" not in os.environ and (why := offline_reason()):
         arguments["offline"] = True
+        os.environ.setdefault("WANDB_SILENT", "true")  # one line is enough
         say(
             f"wandb: {why}, so the run is logged offline; "
             f"`wandb sync {run_dir}/wandb/*` uploads it later."

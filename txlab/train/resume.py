@@ -41,11 +41,22 @@ def check_config(found: Checkpoint, config: str) -> None:
         )
 
 
-def restore(found: Checkpoint, module: TrainModule) -> None:
+IDENTITY = ("sha256", "tokenizer", "train_tokens", "val_tokens")
+"""Facts about the data that must be those of the first time."""
+
+
+def restore(found: Checkpoint, module: TrainModule, facts: dict[str, Any] | None = None) -> None:
     """Weights, optimizer, counters, log window and generators of a checkpoint."""
     load_tensors(module.model, found.weights(), str(found.path / "weights.safetensors"))
     state = found.state()
     try:
+        then = state["data"]
+        changed = [key for key, value in (facts or {}).items() if then.get(key, value) != value]
+        if changed:
+            raise RequestError(
+                f"resume={found.path}: the data is not what it was ({', '.join(changed)} differ): "
+                "bring the text back, or start anew with model.init_from."
+            )
         module.load_state(state, str(found.path / "state.pt"))
     except (KeyError, TypeError, AttributeError) as error:
         raise RequestError(

@@ -11,6 +11,7 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import Logger
 
 from txlab.core.errors import RequestError
+from txlab.core.hydra import keys
 from txlab.train.config import Train
 from txlab.train.loggers import WANDB, Guarded, failure, wandb_arguments
 
@@ -22,8 +23,12 @@ def make_trainer(
     train: Train,
     callbacks: Sequence[Callback],
 ) -> Trainer:
-    """The trainer; keys that txlab owns are set here and win over none of `given`."""
-    arguments = {"_target_": "lightning.pytorch.Trainer", **(given or {})}
+    """The trainer; RequestError where `given` has a key that txlab sets itself."""
+    defaults: dict[str, Any] = {
+        "_target_": "lightning.pytorch.Trainer",
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
     owned: dict[str, Any] = {
         # The loader holds exactly the steps that are left, so one "epoch" is the whole run.
         "max_epochs": 1,
@@ -34,14 +39,18 @@ def make_trainer(
         "num_sanity_val_steps": 0,
         "use_distributed_sampler": False,
         "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
         "callbacks": list(callbacks),
         "logger": False,  # set when all else is known to be right: some write files when made
     }
+    for key in given or {}:
+        if key in keys.OWNED:
+            raise RequestError(keys.owned(key))
+        if key in owned:
+            raise RequestError(f"trainer.{key} is set by txlab: leave it out.")
+    arguments = {**defaults, **(given or {}), **owned}
     with warnings.catch_warnings():  # what Lightning would do instead is refused below
         warnings.filterwarnings("ignore", message=".*fp16 is not supported on CPU.*")
-        trainer = _instantiate("trainer", {**arguments, **owned})
+        trainer = _instantiate("trainer", arguments)
     if train.precision == "16-mixed" and trainer.strategy.root_device.type == "cpu":
         raise RequestError(
             "train.precision=16-mixed needs a GPU (on a CPU it would be bf16): use bf16-mixed."

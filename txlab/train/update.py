@@ -82,6 +82,6 @@ class Updater:
         self._unbroken_skips += 1
         if self._unbroken_skips >= PATIENCE:
             raise RunError(
-                f"{where}, as in {PATIENCE} steps before: the run has diverged; lower optim.lr."
+                f"{where}, the {PATIENCE}th time in a row: the run has diverged; lower optim.lr."
             )
         return f"{where}: update skipped, weights and schedule unchanged"

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tiny_run import Run
 
+from tests.train.tiny_run import Run
 from txlab.core.errors import RunError
 from txlab.train.callbacks.log import COLUMNS, Log, read_rows
 

@@ -1,5 +1,6 @@
 """Saves at intervals, at the end and when the process is asked to stop."""
 
+import io
 import signal
 import threading
 from pathlib import Path
@@ -10,6 +11,7 @@ from lightning.pytorch import Callback, Trainer
 
 from txlab.core.errors import RunError
 from txlab.train import checkpoint
+from txlab.train.resume import IDENTITY
 from txlab.train.state import random_state
 from txlab.train.weights import named_tensors
 
@@ -33,6 +35,7 @@ class Checkpoints(Callback):
         *,
         config: str,
         tokenizer: Any = None,
+        facts: dict[str, Any] | None = None,
         save_every: int | None = None,
         keep_last: int = 2,
         resumed_step: int = -1,
@@ -40,6 +43,7 @@ class Checkpoints(Callback):
         self.folder = run_dir / checkpoint.FOLDER
         self.config = config
         self.tokenizer = tokenizer
+        self.facts = {key: value for key, value in (facts or {}).items() if key in IDENTITY}
         self.save_every = save_every
         self.keep_last = keep_last
         self.saved_step = resumed_step
@@ -77,17 +81,13 @@ class Checkpoints(Callback):
         if step == self.saved_step:
             return
         module.watch.stop()
-        generators = [random_state()]
-        if trainer.world_size > 1:
-            gathered: list[Any] = [None] * trainer.world_size
-            torch.distributed.all_gather_object(gathered, generators[0])
-            generators = gathered
+        generators = _of_all_ranks(random_state(), trainer.world_size)
         if trainer.is_global_zero:
             checkpoint.save(
                 self.folder,
                 step,
                 tensors=named_tensors(module.model),
-                state={**module.state(), "random": generators},
+                state={**module.state(), "random": generators, "data": self.facts},
                 config=self.config,
                 save_tokenizer=None if self.tokenizer is None else self.tokenizer.save,
                 keep_last=self.keep_last,
@@ -98,3 +98,14 @@ class Checkpoints(Callback):
         if self._stop is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self._stop = signal.Signals(number).name
+
+
+def _of_all_ranks(state: dict[str, Any], world: int) -> list[dict[str, Any]]:
+    """The state of every rank, on every rank."""
+    if world == 1:
+        return [state]
+    buffer = io.BytesIO()
+    torch.save(state, buffer)  # as bytes: tensors themselves do not travel well as objects
+    gathered: list[Any] = [None] * world
+    torch.distributed.all_gather_object(gathered, buffer.getvalue())
+    return [torch.load(io.BytesIO(data), weights_only=True) for data in gathered]

@@ -49,7 +49,8 @@ class Samples(Callback):
             return
         before = random_state()
         try:
-            with torch.no_grad():
+            # Decoding meets a new length at each token: compiled blocks would be compiled for each.
+            with torch.compiler.set_stance("force_eager"):
                 answer = generate_text(module.model, self.tokenizer, [self.prompt], self.sampling)[
                     0
                 ]
