@@ -52,6 +52,7 @@ def finite_under_autocast(subject: Subject) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         y = built(x)
         ends(y.float()).backward()
+    finite(y, "output under autocast")
     error = float((y.detach().float() - exact).norm() / exact.norm())
     expect(error < 0.1, f"output under autocast is off by {error:.0%} of its size")
     for name, gradient in gradients(built).items():

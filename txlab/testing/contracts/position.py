@@ -113,8 +113,14 @@ def says_where_it_ends(subject: Subject) -> None:
     model = tiny.model(pos=subject.config())
     limit = model.pos.limit()
     if limit is None:
-        with torch.no_grad():
-            finite(model(tiny.tokens(1, 4 * tiny.DIMS.context)).states, "4 times the context")
+        n = 4 * tiny.DIMS.context
+        try:
+            with torch.no_grad():
+                states = model(tiny.tokens(1, n)).states
+        except Exception as error:
+            kind = type(error).__name__
+            raise AssertionError(f"limit() names no end, but {n} tokens raise {kind}") from error
+        finite(states, f"states of {n} tokens")
         return
     tokens = tiny.tokens(1, limit + 1)
     with torch.no_grad():

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from txlab.core.config import Dims
 from txlab.nn.norm import RMSNorm
@@ -40,6 +40,17 @@ def deep_stack_is_finite(subject: Subject) -> None:
         assert parameter.grad is not None
         finite(parameter.grad, f"gradient of {name}")
         expect(bool(parameter.grad.any()), f"the gradient of {name} vanishes")
+    first, last = (_slope(model, layer) for layer in (0, DEPTH - 1))
+    expect(
+        1e-2 < first / last < 1e2,
+        f"gradients of layer 0 are {first / last:.2g} times those of layer {DEPTH - 1}",
+    )
+
+
+def _slope(model: nn.Module, layer: int) -> float:
+    """Norm of a layer's gradients."""
+    found = (p.grad for p in model.get_submodule(f"layers.{layer}").parameters())
+    return float(torch.stack([g.norm() for g in found if g is not None]).norm())
 
 
 @contract(RESIDUAL)

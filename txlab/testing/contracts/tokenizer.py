@@ -48,7 +48,8 @@ def ids_are_in_the_vocabulary(subject: Subject) -> None:
     built = trained(subject)
     control = {built.bos_id, built.eos_id, built.pad_id}
     expect(len(control) == 3, f"control ids are {sorted(control)}")
-    ids = {i for text in SAMPLES for i in built.encode(text)} | control
+    texts = (*SAMPLES, *tiny.texts())
+    ids = {i for text in texts for i in built.encode(text)} | control
     low, high = min(ids), max(ids)
     expect(low >= 0 and high < built.vocab_size, f"ids from {low} to {high} of {built.vocab_size}")
     expect(built.vocab_size <= VOCABULARY, f"{built.vocab_size} tokens, {VOCABULARY} asked for")
