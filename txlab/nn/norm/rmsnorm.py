@@ -17,7 +17,7 @@ def rms_norm(
     x: Float[Tensor, "*b d"], weight: Float[Tensor, " d"] | None, eps: float
 ) -> Float[Tensor, "*b d"]:
     """x / sqrt(mean(x^2) + eps) * weight over the last axis; float32 inside, x's dtype outside."""
-    if x.device.type == "cpu" and x.numel() > SMALL and not torch.compiler.is_compiling():
+    if x.numel() > SMALL and x.device.type == "cpu" and not torch.compiler.is_compiling():
         return _RMSNorm.apply(x, weight, eps)
     if weight is None or weight.dtype == x.dtype:
         return F.rms_norm(x, x.shape[-1:], weight, eps)
@@ -32,8 +32,8 @@ SMALL = 8192
 class _RMSNorm(torch.autograd.Function):
     """`rms_norm` for the CPU, where torch 2.13 has no fused kernel.
 
-    Forward and backward of 8 x 512 x 384 float32 on one core: 2.9 ms, torch's F.rms_norm 11.4 ms,
-    x * rsqrt(mean(x^2) + eps) * weight by autograd about 8, F.layer_norm 2.0.
+    Forward and backward of 8 x 512 x 384 float32 on one core: 3.8 ms; torch's F.rms_norm 19.0 ms,
+    x * rsqrt(mean(x^2) + eps) * weight by autograd 13.2 ms, F.layer_norm 2.8 ms.
     """
 
     @staticmethod
