@@ -18,9 +18,10 @@ __version__ = "0.1.0"
 
 def compose(overrides: Sequence[str] = ()) -> "Config":
     """The typed config that the command line `python -m txlab *overrides` would train."""
-    from txlab.core.hydra import compose
+    from txlab.core.hydra import compose, prepare
+    from txlab.loading import inherited
 
-    return compose(overrides)
+    return inherited(compose(overrides), prepare(overrides))[0]
 
 
 def build(config: "Config") -> "Model":

@@ -92,6 +92,14 @@ def inherited(config: "Config", words: Sequence[str]) -> tuple["Config", list[st
         return config, []
     saved = saved_config(find(Path(source)).path)
     saved.model.init_from = source
-    ours = [word for word in words if word.startswith(("model=", "model."))]
+    for word in words:
+        if word.startswith("tokenizer"):
+            raise RequestError(f"{word}: model.init_from brings its tokenizer along; leave it out.")
+    ours = [
+        word
+        for word in words
+        if word.startswith(("model=", "model.")) and not word.startswith("model.init_from=")
+    ]
     amended = amend(saved, ours, ("model",), source).model
-    return dataclasses.replace(config, model=amended), changes(saved.model, amended, "model")
+    config = dataclasses.replace(config, model=amended, tokenizer=saved.tokenizer)
+    return config, changes(saved.model, amended, "model")

@@ -19,7 +19,7 @@ class Config:
     """Everything a run is made of. `txlab.compose(overrides)` makes one."""
 
     seed: int = 0
-    """Seed of initialisation, dropout, the split and the order of the data."""
+    """Seed of initialisation, dropout and the order of the data."""
     run_dir: str | None = None
     """Folder of the run; None: a fresh one under runs/."""
     resume: str | None = None

@@ -64,8 +64,12 @@ def job(tree: DictConfig) -> Any:
         config = typed(tree)
         if sweeping or (config.run_dir is None and folder != Path.cwd()):
             config.run_dir = str(folder)
+        from txlab.loading import inherited
         from txlab.run import train
 
+        config, changes = inherited(config, list(context.overrides.task))
+        for change in changes:
+            print(f"surgery     {change}")
         recipe = context.runtime.choices.get("recipe") or config.model.name
         result = train(config, f"{recipe}-{config.model.attn.name}")
     except Exception as error:

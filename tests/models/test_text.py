@@ -1,0 +1,84 @@
+"""Streaming: early, whole characters, and never past a stop text."""
+
+import pytest
+
+from txlab.core.errors import RequestError
+from txlab.data.tokenizer import BPE
+from txlab.models import Decoder
+from txlab.models.sampling import Sampling
+from txlab.models.text import Stream, generate_text
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    made = BPE(BPE.Config(vocab_size=300))
+    made.train(["the cat sat on the mat, the END of the tale 日本"] * 4)
+    return made
+
+
+def decoder(vocab_size):
+    config = Decoder.Config(dim=16, n_layers=1, n_heads=2, context=32, vocab_size=vocab_size)
+    return Decoder(config, config.dims())
+
+
+def run(tokenizer, text, stop=()):
+    stream = Stream(tokenizer, stop)
+    pieces = []
+    for token in tokenizer.encode(text):
+        pieces.append(stream.add(token))
+        if stream.stopped:
+            break
+    return stream, [*pieces, stream.close()]
+
+
+def test_pieces_add_up_and_characters_stay_whole(tokenizer):
+    text = "a 日本語 👩‍👩‍👧 é"
+    stream, pieces = run(tokenizer, text)
+    assert "".join(pieces) == stream.text == text
+    assert len([p for p in pieces if p]) > 3
+    assert not any("\ufffd" in piece for piece in pieces)
+
+
+def test_an_unfinished_character_ends_as_a_replacement(tokenizer):
+    stream = Stream(tokenizer)
+    ids = tokenizer.encode("é")[:1]
+    whole = tokenizer.decode(ids)
+    assert "".join([stream.add(ids[0]), stream.close()]) == whole == "\ufffd"
+
+
+@pytest.mark.parametrize("stop", [["END"], ["nope", "END of"], ["E", "END"]])
+def test_text_ends_before_the_stop_text(tokenizer, stop):
+    stream, pieces = run(tokenizer, "the cat END of the tale", stop)
+    assert stream.stopped
+    assert "".join(pieces) == stream.text == "the cat "
+
+
+def test_what_only_looked_like_a_stop_text_is_kept(tokenizer):
+    stream, pieces = run(tokenizer, "the EN cat EN", ["END"])
+    assert not stream.stopped
+    assert "".join(pieces) == stream.text == "the EN cat EN"
+
+
+def test_streamed_pieces_are_the_answers(tokenizer):
+    model, parts = decoder(tokenizer.vocab_size), {}
+    answers = generate_text(
+        model,
+        tokenizer,
+        ["the cat", ""],
+        Sampling(max_new_tokens=12, n=2, seed=3, stop=["a"]),
+        on_text=lambda row, text: parts.setdefault(row, []).append(text),
+    )
+    assert ["".join(parts.get(row, [])) for row in range(4)] == [a.text for a in answers]
+    assert all("a" not in answer.text for answer in answers)
+    assert {answer.reason for answer in answers} <= {"stop", "length", "end token"}
+
+
+def test_spare_rows_of_the_embedding_are_never_drawn(tokenizer):
+    model = decoder(tokenizer.vocab_size + 500)
+    (answer,) = generate_text(model, tokenizer, [""], Sampling(max_new_tokens=25, seed=1))
+    assert max(answer.tokens) < tokenizer.vocab_size
+
+
+def test_a_foreign_tokenizer_is_refused(tokenizer):
+    with pytest.raises(RequestError, match=rf"{tokenizer.vocab_size} ids.*only 100 rows"):
+        generate_text(decoder(100), tokenizer, ["x"], Sampling())

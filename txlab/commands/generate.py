@@ -1,0 +1,123 @@
+"""Continue texts with a trained model.
+
+    python -m txlab generate ckpt=RUN prompt="Once upon a time, there was"
+    python -m txlab generate ckpt=RUN prompts=FILE temperature=0 max_new_tokens=64
+
+ckpt is a run folder (its newest complete checkpoint) or a checkpoint. FILE holds a prompt a line,
+or JSON lines with the key "prompt". Text is taken as it stands: no quoting for Hydra is needed.
+`python -m txlab generate` without arguments lists them all.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from txlab.core.arguments import parse, usage
+from txlab.core.errors import RequestError
+from txlab.models.sampling import Sampling
+
+
+@dataclass
+class Arguments(Sampling):
+    """What the verb takes beside the fields of `Sampling`."""
+
+    ckpt: str | None = None
+    """Run folder or checkpoint whose model answers."""
+    prompt: str = ""
+    """Text to continue; empty: a document from its beginning."""
+    prompts: str | None = None
+    """File of prompts: one a line, or JSON lines with the key "prompt"."""
+    device: str = "cpu"
+    """Where to compute: cpu, cuda, mps."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Generate, streaming a single answer and printing several ones in order."""
+    if not words:
+        for key, default, doc in usage(Arguments):
+            print(f"{key:20s} {default:12s} {doc}")
+        return 0
+    known = [
+        f"ckpt={w.partition('=')[2]}" if w.startswith("model.init_from=") else w for w in words
+    ]
+    arguments, _ = parse(Arguments, known)
+    if arguments.ckpt is None:
+        raise RequestError(
+            "generate needs a model: give ckpt=RUN, the folder of a run or checkpoint."
+        )
+    prompts = [arguments.prompt] if arguments.prompts is None else read_prompts(arguments.prompts)
+    sampling = Sampling(**{f.name: getattr(arguments, f.name) for f in fields(Sampling)})
+    answer(arguments.ckpt, prompts, sampling, arguments.device)
+    return 0
+
+
+def answer(ckpt: str, prompts: Sequence[str], sampling: Sampling, device: str) -> None:
+    """Load the model, continue every prompt and print the results."""
+    from txlab.loading import load
+    from txlab.models.text import generate_text
+
+    model = load(Path(ckpt).expanduser())
+    tokenizer = getattr(model, "tokenizer", None)
+    if tokenizer is None:
+        raise RequestError(f"{ckpt} holds no tokenizer, so its model cannot read a prompt.")
+    try:
+        model.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise RequestError(f"device={device}: {str(error).splitlines()[0]}") from error
+    single = len(prompts) * sampling.n == 1
+    waiting = [prompts[0]] if single else []
+
+    def stream(row: int, text: str) -> None:
+        # The prompt comes with the first text: a refused one prints nothing.
+        print(waiting.pop() if waiting else "", end="")
+        print(text, end="", flush=True)
+
+    begin = time.perf_counter()
+    answers = generate_text(model, tokenizer, prompts, sampling, on_text=stream if single else None)
+    seconds = time.perf_counter() - begin
+    if single:
+        print(waiting.pop() if waiting else "")
+    else:
+        for row, made in enumerate(answers):
+            which = f"prompt {row // sampling.n + 1}" + (
+                f", answer {row % sampling.n + 1}" if sampling.n > 1 else ""
+            )
+            print(f"--- {which} ({made.reason})\n{prompts[row // sampling.n]}{made.text}")
+    tokens = sum(len(made.tokens) for made in answers)
+    reasons = ", ".join(dict.fromkeys(made.reason for made in answers))
+    print(
+        f"[{tokens} tokens, {tokens / seconds:.0f} tokens/s, ended by: {reasons}]", file=sys.stderr
+    )
+
+
+def read_prompts(file: str) -> list[str]:
+    """The prompts in a file; RequestError where there are none or a line cannot be read."""
+    path = Path(file).expanduser()
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise RequestError(f"prompts={file}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise RequestError(
+            f"prompts={file}: byte {error.start} is no UTF-8: save the file as UTF-8."
+        ) from error
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if not lines:
+        raise RequestError(f"prompts={file}: no prompt in it; expected one a line.")
+    if path.suffix != ".jsonl":
+        return [line for _, line in lines]
+    found = []
+    for number, line in lines:
+        try:
+            prompt = json.loads(line)["prompt"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise RequestError(
+                f'prompts={file}, line {number}: expected a JSON object with the key "prompt".'
+            ) from error
+        if not isinstance(prompt, str):
+            raise RequestError(f'prompts={file}, line {number}: "prompt" is no text.')
+        found.append(prompt)
+    return found
