@@ -76,6 +76,10 @@ def load(modules: Iterable[str]) -> None:
 def provider(module: str) -> str:
     """Distribution and version that brought `module`, or the module's name where none did."""
     top = module.partition(".")[0]
+    if top == "txlab":
+        import txlab
+
+        return f"txlab {txlab.__version__}"
     for entry in importlib.metadata.entry_points(group=GROUP):
         if entry.value.partition(":")[0].partition(".")[0] == top:
             return _distribution(entry)

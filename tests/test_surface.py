@@ -1,0 +1,104 @@
+"""The public names of the README: keys, verbs, exit statuses, Python. Removing one breaks users."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+import txlab
+from txlab.__main__ import verbs
+from txlab.core.errors import RequestError, RunError
+from txlab.core.hydra.keys import every_key
+from txlab.core.hydra.registry import RECIPES, ready
+from txlab.core.slot import SLOTS
+
+ready()
+OPTIONS = {
+    "model": ["decoder"],
+    "model.attn": ["mha", "mqa", "gqa"],
+    "model.backend": ["auto", "math", "sdpa"],
+    "model.pos": ["none", "sinusoidal", "learned", "rope"],
+    "model.norm": ["layernorm", "rmsnorm"],
+    "model.residual": ["pre", "post", "parallel"],
+    "model.ffn": ["mlp", "swiglu"],
+    "model.init": ["gpt2", "llama"],
+    "tokenizer": ["bpe"],
+    "data": ["text"],
+    "objective": ["next_token"],
+    "optim": ["adamw"],
+    "schedule": ["cosine"],
+}
+KEYS = {
+    "": "seed run_dir resume ckpt plugins trainer logger callbacks",
+    "model": "dim n_layers n_heads head_dim context vocab_size tie_embeddings dropout init_from",
+    "model.pattern": "attn ffn pos",
+    "model.attn": "n_kv_heads window softcap qk_norm",
+    "model.pos": "theta partial",
+    "model.ffn": "hidden activation",
+    "model.norm": "eps",
+    "data": "path field batch_size micro_batch_size val_fraction",
+    "tokenizer": "vocab_size",
+    "train": "steps tokens epochs val_every save_every log_every clip compile precision",
+    "optim": "lr weight_decay betas",
+    "schedule": "warmup",
+    "objective": "label_smoothing",
+}
+
+
+def test_slots_and_options():
+    for path, names in OPTIONS.items():
+        assert set(names) <= set(SLOTS[path].options), path
+
+
+@pytest.mark.parametrize("parent", KEYS)
+def test_keys(parent: str):
+    wanted = {f"{parent}.{leaf}".lstrip(".") for leaf in KEYS[parent].split()}
+    assert wanted <= set(every_key())
+
+
+def test_recipes_and_verbs():
+    assert "pretrain" in RECIPES
+    assert {"list", "show", "generate"} <= set(verbs())
+
+
+def test_exit_statuses():
+    assert (RequestError.exit_status, RunError.exit_status) == (2, 1)
+
+
+def test_python_names():
+    assert list(inspect.signature(txlab.compose).parameters) == ["overrides"]
+    assert list(inspect.signature(txlab.build).parameters) == ["config"]
+    assert list(inspect.signature(txlab.load).parameters) == ["path"]
+    assert txlab.Slot is type(SLOTS["model.attn"])
+    from txlab.nn.attention import MHA, SoftmaxAttention, attention
+    from txlab.nn.ffn import ffn
+    from txlab.nn.norm import norm
+    from txlab.nn.position import position
+    from txlab.nn.residual import residual
+    from txlab.objectives import objective
+    from txlab.train.optim import optim
+
+    assert issubclass(MHA, SoftmaxAttention)
+    for slot in (attention, ffn, norm, position, residual, objective, optim):
+        assert isinstance(slot, txlab.Slot)
+
+
+def test_the_package_is_typed_and_its_version_is_the_projects():
+    package = Path(txlab.__file__).parent
+    assert (package / "py.typed").exists()
+    project = package.parent / "pyproject.toml"
+    assert f'version = "{txlab.__version__}"' in project.read_text(encoding="utf-8")
+
+
+def test_every_field_has_its_text():
+    from txlab.core.docs import field_docs, summary
+
+    silent = [
+        f"{slot.path}={option.name}: {name}"
+        for slot in SLOTS.values()
+        for option in slot.options.values()
+        for name in option.config.__dataclass_fields__
+        if not field_docs(option.config).get(name)
+    ]
+    assert not silent
+    assert all(summary(o.cls) for slot in SLOTS.values() for o in slot.options.values())
