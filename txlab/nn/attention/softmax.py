@@ -104,4 +104,4 @@ class SoftmaxAttention(Mixer):
         return self.o(y.transpose(1, 2).flatten(2))
 
     def _heads(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b h t k"]:
-        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        return x.view(*x.shape[:-1], -1, self.head_dim).transpose(1, 2)

@@ -37,6 +37,11 @@ class SDPA(Backend):
         softcap: float | None = None,
         dropout: float = 0.0,
     ) -> Float[Tensor, "b h t v"]:
+        heads = q.shape[1]
+        if q.shape[2] == 1 and score is None:
+            # One token: the heads of a group are so many queries of their key head, all with the
+            # same mask. No repeated keys; 8 rows of 4 heads on 1 take 27 us, by enable_gqa 64.
+            q = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])
         causal, dense = False, None
         if score is None and mask.plain is not None:
             causal = mask.plain == "causal"
@@ -57,7 +62,7 @@ class SDPA(Backend):
         )
         if mask.may_blind:
             y = y * mask.dense(q.device).any(-1, keepdim=True)
-        return y
+        return y.reshape(y.shape[0], heads, -1, y.shape[3])
 
 
 def visible(mask: Mask, device: torch.device) -> Bool[Tensor, "b 1 q k"]:
