@@ -41,7 +41,7 @@ def main(words: list[str]) -> int:
                 line = f"  {result.check:<34} {result.status:<7} {result.detail}"
                 print(line.rstrip(), flush=True)
     said = ", ".join(f"{counts[status]} {status.lower()}" for status in Status)
-    print(f"{len(chosen)} option{'s' * (len(chosen) != 1)}, {counts.total()} checks: {said}")
+    print(f"{counts.total()} checks: {said}")
     return 1 if counts[Status.failed] else 0
 
 
@@ -58,7 +58,7 @@ def _chosen(target: str) -> Iterator[list["Subject"]]:
         yield subjects([place.path], [place.option(name).cls])
     elif ":" in target:
         with lent(_class(target)) as subject:
-            yield [subject]
+            yield subject.switched()
     else:
         raise RequestError(
             f"check {target}: expected SLOT=NAME such as model.attn=gqa, module:Class, or all."

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -18,13 +18,29 @@ EVERY = "*"
 
 @dataclass(frozen=True)
 class Subject:
-    """One option under test."""
+    """One option under test, as it is by default or with some fields set."""
 
     slot: Slot[Any]
     option: Option
+    fields: tuple[tuple[str, Any], ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.slot.path}={self.option.name}"
+        chosen = (f",{name}={str(value).lower()}" for name, value in self.fields)
+        return f"{self.slot.path}={self.option.name}{''.join(chosen)}"
+
+    def switched(self) -> "list[Subject]":
+        """This subject, and one more with every switch of its config turned that may be."""
+        default = self.config()
+        turned: dict[str, Any] = {}
+        for field in fields(default):
+            value = getattr(default, field.name)
+            if isinstance(value, bool):
+                try:
+                    self.config(**turned, **{field.name: not value})
+                except RequestError:
+                    continue
+                turned[field.name] = not value
+        return [self, replace(self, fields=tuple(turned.items()))] if turned else [self]
 
     @property
     def exempt(self) -> dict[str, str]:
@@ -40,8 +56,8 @@ class Subject:
         return getattr(self.option.cls, method) is not getattr(self.slot.interface, method)
 
     def config(self, **chosen: Any) -> Component:
-        """The option's config: defaults but for the fields given."""
-        return self.option.config(**chosen)
+        """The option's config: defaults but for the subject's fields and those given."""
+        return self.option.config(**dict(self.fields) | chosen)
 
     def build(self, *args: Any, config: Component | None = None, **parts: Any) -> Any:
         """The option built through its slot, as a run builds it."""
@@ -128,23 +144,29 @@ def subjects(
 ) -> list[Subject]:
     """Registered options of these slots (None: all), or only those in `options`.
 
+    An option with switches comes twice: as it is by default, and with all of them turned.
     An option is given by its name, by `SLOT=NAME`, or by its class. RequestError for one that
     nobody registered.
     """
     checks()
     everything = [
-        Subject(slot, option)
+        subject
         for slot in ([slot_at(path) for path in slots] if slots else list(SLOTS.values()))
         for option in slot.options.values()
+        for subject in Subject(slot, option).switched()
     ]
     if options is None:
         return everything
     found: list[Subject] = []
     for wanted in options:
-        hits = [s for s in everything if wanted in (s.option.name, str(s), s.option.cls)]
+        hits = [
+            s
+            for s in everything
+            if wanted in (s.option.name, f"{s.slot.path}={s.option.name}", s.option.cls)
+        ]
         if not hits:
             name = wanted if isinstance(wanted, str) else wanted.__qualname__
-            known = dict.fromkeys(str(s) for s in everything)
+            known = dict.fromkeys(f"{s.slot.path}={s.option.name}" for s in everything)
             raise RequestError(unknown(f"option {name!r}", name, known))
         found += [hit for hit in hits if hit not in found]
     return found

@@ -153,6 +153,13 @@ class Level(KVCache):
         return self.k[:, :, : mask.n_keys], self.v[:, :, : mask.n_keys]
 
 
+class Rounded(KVCache):
+    """Keeps whole numbers only."""
+
+    def update(self, k: Tensor, v: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
+        return super().update(k.round(), v.round(), mask)
+
+
 class Stubborn(KVCache):
     """Neither reorders nor knows its size."""
 
@@ -185,6 +192,14 @@ class CacheWithOneOffset(MHA):
 
     def new_cache(self, *args: Any) -> KVCache:
         return with_cache(Level, self, args)
+
+
+@caught_by("decodes_in_bfloat16", "bfloat16: cached logits are off")
+class CacheInHalf(MHA):
+    """Rounds cached keys to whole numbers unless they are float32."""
+
+    def new_cache(self, *args: Any) -> KVCache:
+        return with_cache(KVCache if args[-1] == torch.float32 else Rounded, self, args)
 
 
 @caught_by("cache_reorders", "row 0 taken from 2")

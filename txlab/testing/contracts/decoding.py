@@ -65,6 +65,24 @@ def decodes_uneven_rows(subject: Subject) -> None:
                 same(logits[row, 0], alone[row][n + step], what, 2e-5)
 
 
+@contract(*DECODES)
+@torch.no_grad()
+def decodes_in_bfloat16(subject: Subject) -> None:
+    """In bfloat16, and under autocast, cached logits are near those of the full pass."""
+    tokens = tiny.tokens(2, 8)
+    for what in ("bfloat16", "autocast"):
+        model = decoder(subject)
+        if what == "bfloat16":
+            model = model.bfloat16()
+        with torch.autocast("cpu", torch.bfloat16, enabled=what == "autocast"):
+            cache = model.new_cache(2, 8)
+            parts = [model(part, cache=cache).states for part in tokens.split((4, 1, 3), dim=1)]
+            found = model.logits(torch.cat(parts, 1)).float()
+            exact = model.logits(model(tokens).states).float()
+        error = float((found - exact).norm() / exact.norm())
+        expect(error < 0.05, f"{what}: cached logits are off by {error:.0%} of their size")
+
+
 @contract("model.attn")
 @torch.no_grad()
 def cache_reorders(subject: Subject) -> None:

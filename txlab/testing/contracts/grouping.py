@@ -44,7 +44,8 @@ def extremes_are_mha_and_mqa(subject: Subject) -> None:
     """As many key/value heads as query heads is MHA, one is MQA, with the same weights."""
     for n_kv_heads, twin in ((tiny.DIMS.n_heads, MHA), (1, MQA)):
         built = probe(subject, n_kv_heads=n_kv_heads)
-        other = MixerProbe(twin(twin.Config(), tiny.DIMS.at(0)), tiny.DIMS)
+        shared = {name: value for name, value in subject.fields if name != "n_kv_heads"}
+        other = MixerProbe(twin(twin.Config(**shared), tiny.DIMS.at(0)), tiny.DIMS)
         other.load_state_dict(built.state_dict(), strict=True)
         x = built.inputs()
         same(built(x), other(x), f"n_kv_heads={n_kv_heads} against {twin.__name__}", 1e-6)

@@ -20,7 +20,7 @@ def whole(subject: Subject, **fields: Any) -> Any:
 @contract(MODEL)
 def ties_its_head(subject: Subject) -> None:
     """Tied, head and embedding are one tensor and one parameter; untied they are two."""
-    tied, untied = whole(subject), whole(subject, tie_embeddings=False)
+    tied, untied = (whole(subject, tie_embeddings=tie) for tie in (True, False))
     expect(tied.head.weight is tied.embed.weight, "the tied head is a tensor of its own")
     expect(untied.head.weight is not untied.embed.weight, "the untied head is the embedding")
     sizes = [sum(p.numel() for p in model.parameters()) for model in (tied, untied)]

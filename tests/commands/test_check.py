@@ -1,0 +1,71 @@
+"""`python -m txlab check`: the table, the exit status, and what is refused."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from txlab.__main__ import dispatch
+from txlab.core.errors import RequestError
+from txlab.core.slot import SLOTS
+
+PLUGIN = '''
+from txlab.nn.norm import Norm, RMSNorm
+
+class Good(RMSNorm):
+    """RMSNorm under another name."""
+
+class Bad(Norm):
+    """Norms nothing."""
+
+    def forward(self, x):
+        return x
+'''
+
+
+def test_prints_a_table_with_reasons(capsys: pytest.CaptureFixture[str]) -> None:
+    assert dispatch(["check", "model.pos=none"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "model.pos=none"
+    assert lines[1].split() == ["keeps_shape_and_dtype", "passed"]
+    exempt = [line.split(maxsplit=2) for line in lines if " exempt " in line]
+    assert ["tells_order", "exempt"] in [words[:2] for words in exempt]
+    assert all("no positions" in words[2] for words in exempt)
+    n = len(lines) - 2
+    assert lines[-1] == f"{n} checks: {n - 2} passed, 0 failed, 2 exempt"
+
+
+def test_classes_that_nobody_registered(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "strange_norms.py").write_text(PLUGIN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = list(SLOTS["model.norm"].options)
+    assert dispatch(["check", "strange_norms:Good"]) == 0
+    assert "FAILED" not in capsys.readouterr().out
+    assert dispatch(["check", "strange_norms:Bad"]) == 1
+    out = capsys.readouterr().out
+    assert "forgets_scale" in out
+    assert "FAILED" in out
+    assert list(SLOTS["model.norm"].options) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["model.pos=nonee"], "Did you mean none"),
+        (["model.poss=none"], "unknown slot 'model.poss'"),
+        (["nothing_here:Mine"], "nothing_here cannot be imported: ModuleNotFoundError"),
+        (["txlab.nn.norm:Normm"], "txlab.nn.norm has no class 'Normm'"),
+        (["txlab.core.config:Dims"], "Dims derives from no slot's interface"),
+        (["gqa"], "expected SLOT=NAME"),
+        ([], "check takes SLOT=NAME, module:Class or all, not nothing"),
+        (["a=b", "c=d"], "not a=b c=d"),
+    ],
+)
+def test_refuses_in_one_line(words: list[str], says: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        dispatch(["check", *words])
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
