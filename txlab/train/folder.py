@@ -37,6 +37,8 @@ def opened(run_dir: str | None, resume: str | None, name: str) -> Iterator[Place
         if place.fresh:
             with contextlib.suppress(OSError):
                 place.path.rmdir()
+                if place.path.parent == PARENT.absolute():
+                    place.path.parent.rmdir()
 
 
 def open_folder(run_dir: str | None, resume: str | None, name: str) -> Place:
