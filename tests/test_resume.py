@@ -201,3 +201,36 @@ def test_killed_process_resumes_bit_identically(tmp_path, text):
     assert_same(tmp_path / "whole", tmp_path / "cut", 60)
     assert rows(tmp_path / "whole") == rows(tmp_path / "cut")
     assert not list(folder.glob(".tmp-*"))
+
+
+def test_changed_text_is_refused(tmp_path, text):
+    go(tmp_path / "run", text, "train.steps=2")
+    (tmp_path / "text.txt").write_text(TEXT + "One more line.\n")
+    with pytest.raises(RequestError, match="the data is not what it was"):
+        go(tmp_path / "run", text, "train.steps=4", "resume=auto")
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch asks it while tracing
+def test_compiled_and_plain_runs_share_their_checkpoints(tmp_path, text, monkeypatch):
+    """CKPT-06: saved compiled, resumed plain and the other way round, loaded plain; same names."""
+    from txlab.train.compiling import BACKEND
+
+    monkeypatch.setenv(BACKEND, "aot_eager")
+    same = ("model.dropout=0.0", "train.sample=null")
+    results = {}
+    for first, second in ((False, False), (True, False), (False, True)):
+        folder = tmp_path / f"{first}{second}"
+        go(folder, text, "train.steps=2", f"train.compile={first}", *same)
+        words = ("train.steps=4", f"train.compile={second}", "resume=auto", *same)
+        results[first, second] = go(folder, text, *words)["val/loss"]
+        assert set(weights(folder, 4)) == set(txlab.load(folder).state_dict()) - {"head.weight"}
+    assert results[True, False] == pytest.approx(results[False, False], rel=1e-5)
+    assert results[False, True] == pytest.approx(results[False, False], rel=1e-5)
+
+
+def test_state_of_another_version_is_one_line(tmp_path, text):
+    go(tmp_path / "run", text, "train.steps=2")
+    file = tmp_path / "run" / "checkpoints" / "step-000002" / "state.pt"
+    torch.save({"something": 1}, file)
+    with pytest.raises(RequestError, match=r"state\.pt is not a state of this version of txlab"):
+        go(tmp_path / "run", text, "train.steps=4", "resume=auto")

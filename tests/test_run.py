@@ -157,7 +157,7 @@ def test_one_batch_is_learnt_by_heart(words):
     assert losses[-1] < 0.25 * losses[0]
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGINT", marks=pytest.mark.slow)])
 def test_a_stop_signal_saves_and_exits_with_75(words, name):
     code = "import sys; from txlab.__main__ import main; sys.exit(main())"
     command = [sys.executable, "-c", code, *words, "train.steps=100000", "run_dir=here"]

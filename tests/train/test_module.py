@@ -1,6 +1,7 @@
 """One optimizer step: token-exact whatever the split, clipped once, skipped when it must be."""
 
 import math
+from typing import ClassVar
 
 import pytest
 import torch
@@ -152,18 +153,31 @@ def test_nonfinite_may_end_the_run(run):
 
 def test_intervals_count_optimizer_steps(run):
     """GA-05: accumulate 4; validation, rows and saves every so many steps; the end once."""
+    from lightning.pytorch import Callback
+
+    class Count(Callback):
+        steps: ClassVar[list[int]] = []
+
+        def on_validation_start(self, trainer, module):
+            self.steps.append(module.counters.step)
+
     done = run(
         10,
         make=lambda step: split(rows_of(step), 1, 1, 1, 1),
         val_every=4,
         save_every=5,
         keep_last=9,
+        callbacks=(Count(),),
     )
-    assert [int(r["step"]) for r in done.log.rows if "val/loss" in r] == [4, 8, 10]
-    names = sorted(p.name for p in (done.folder / "checkpoints").iterdir())
+    assert Count.steps == [4, 8, 10]
+    assert [int(row["step"]) for row in done.log.rows if "val/loss" in row] == [4, 8, 10]
+    assert done.log.column("step") == list(range(1, 11))
+    assert done.log.column("updates") == list(range(1, 11))
+    names = sorted(path.name for path in (done.folder / "checkpoints").iterdir())
     assert names == ["step-000005", "step-000010"]
-    again = run(8, val_every=4)
-    assert [int(r["step"]) for r in again.log.rows if "val/loss" in r] == [4, 8]
+    Count.steps.clear()
+    run(8, val_every=4, callbacks=(Count(),))
+    assert Count.steps == [4, 8]
 
 
 def test_rows_cover_the_steps_since_the_last(run):
