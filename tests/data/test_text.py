@@ -221,7 +221,7 @@ def test_previews_show_control_tokens(make_text: Make, tmp_path: Path) -> None:
     made = make_text(path=write(tmp_path / "a.jsonl"), context=120)
     shown = made.preview(2)
     assert len(shown) == 2
-    assert any("<eos><bos>It was the" in row for row in shown)
+    assert any("<|eos|><|bos|>It was the" in row for row in shown)
 
 
 @pytest.mark.parametrize("during", ["train", "encode_batch"])

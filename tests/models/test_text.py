@@ -1,6 +1,7 @@
 """Streaming: early, whole characters, and never past a stop text."""
 
 import pytest
+import torch
 
 from txlab.core.errors import RequestError
 from txlab.data.tokenizer import BPE
@@ -82,3 +83,17 @@ def test_spare_rows_of_the_embedding_are_never_drawn(tokenizer):
 def test_a_foreign_tokenizer_is_refused(tokenizer):
     with pytest.raises(RequestError, match=rf"{tokenizer.vocab_size} ids.*only 100 rows"):
         generate_text(decoder(100), tokenizer, ["x"], Sampling())
+
+
+def test_only_control_tokens_that_end_something_are_drawn(tokenizer):
+    model = decoder(tokenizer.vocab_size)
+    idle = set(tokenizer.control.values()) - set(tokenizer.end_ids)
+    # The head is zero but for control tokens, so that these are by far the likeliest.
+    with torch.no_grad():
+        model.embed.weight.fill_(1.0)
+        model.norm.weight.fill_(1.0)
+        model.embed.weight[sorted(tokenizer.control.values())] = 3.0
+    sampling = Sampling(max_new_tokens=5, n=20, seed=0)
+    answers = generate_text(model, tokenizer, ["the cat"], sampling)
+    drawn = {token for answer in answers for token in answer.tokens}
+    assert not drawn & idle

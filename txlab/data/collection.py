@@ -151,7 +151,7 @@ def _encode(
 ) -> Iterator[tuple[bool, list[int], bool]]:
     batch = tokenizer.encode_batch([text for _, text, _, _ in pieces])
     for (held_out, _, begins, ends), ids in zip(pieces, batch, strict=True):
-        bos = [tokenizer.bos_id] if begins else []
+        bos = [tokenizer.bos_id] if begins and tokenizer.bos_id is not None else []
         eos = [tokenizer.eos_id] if ends else []
         yield held_out, [*bos, *ids, *eos], ends
 

@@ -97,13 +97,14 @@ class Data:
 
 def shown(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     """Text with the control tokens spelled out, runs of padding as a count."""
-    names = {tokenizer.bos_id: "<bos>", tokenizer.eos_id: "<eos>"}
+    names = {i: spelling for spelling, i in tokenizer.control.items()}
+    pad = None if tokenizer.pad_id in tokenizer.end_ids else tokenizer.pad_id
     parts, text, pads = [], [], 0
     for i in [*ids, None]:
-        if i is None or i in names or i == tokenizer.pad_id:
+        if i is None or i in names:
             parts.append(tokenizer.decode(text))
             text = []
-        if i == tokenizer.pad_id:
+        if i is not None and i == pad:
             pads += 1
             continue
         if pads:

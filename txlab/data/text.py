@@ -1,12 +1,9 @@
 """Text for language models: files, or the embedded corpus, as packed blocks of tokens."""
 
-import dataclasses
-import inspect
 import json
 import platform
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,8 @@ from txlab.data.collection import PARTS, Collection
 from txlab.data.corpus import embedded
 from txlab.data.source import Data, data
 from txlab.data.store import Store, refusal
-from txlab.data.tokenizer.tokenizer import Tokenizer, tokenizer
+from txlab.data.tokenizer.making import obtain
+from txlab.data.tokenizer.tokenizer import Tokenizer
 
 VERSION = 1
 """Raise when the same text and settings would give other files."""
@@ -75,7 +73,7 @@ class Text(Data):
         cache = cache_folder(self.config.cache_dir)
         collection, origin = self._collection(cache)
         source = key(version=VERSION, **collection.identity)
-        self.tokenizer = self._trained(cache, collection, source)
+        self.tokenizer = obtain(self._tokenizer, cache=cache, source=source, train=collection.train)
         folder = cache / "text" / key(source=source, tokenizer=self.tokenizer.fingerprint)
         if not (folder / "facts.json").exists():
             collection.write(folder, self.tokenizer, source)
@@ -110,27 +108,6 @@ class Text(Data):
             "dropped_short": corpus.short,
         }
 
-    def _trained(self, cache: Path, collection: Collection, source: str) -> Tokenizer:
-        """The given tokenizer, or what its config describes: loaded, cached or newly trained."""
-        given = self._tokenizer
-        if isinstance(given, Tokenizer):
-            return given
-        option = tokenizer.option_of(given)
-        if given.path is not None:
-            return option.cls.load(given.path)
-        made_of = key(
-            source=source,
-            settings=dataclasses.asdict(given),
-            code=_code(option.cls),
-            library=version("tokenizers"),
-        )
-        file = cache / "tokenizers" / f"{made_of}.json"
-        if not file.exists():
-            fresh = tokenizer.build(given)
-            collection.train(fresh)
-            fresh.save(file)
-        return option.cls.load(file)
-
     def _rows(self, file: Path, source: str) -> Blocks:
         mine = self.tokenizer
         store = Store(file, vocab_size=mine.vocab_size, tokenizer=mine.fingerprint, source=source)
@@ -144,14 +121,6 @@ class Text(Data):
                 f"needs model.context + 1 = {self.context + 1}; give more text, a smaller "
                 "model.context, or data.val_fraction=0."
             )
-
-
-def _code(cls: type) -> str:
-    """The class as it is written: a tokenizer under development is trained anew when it changes."""
-    try:
-        return inspect.getsource(cls)
-    except (OSError, TypeError):
-        return cls.__qualname__
 
 
 def _facts(file: Path) -> dict[str, Any]:

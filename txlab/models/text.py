@@ -78,15 +78,16 @@ def generate_text(
 ) -> list[Answer]:
     """Continue every prompt; row i * n + j is answer j to prompt i.
 
-    A prompt begins a document, so it starts with the `bos` token. Control tokens other than the end
-    token, and ids that the tokenizer does not have, are never drawn.
+    A prompt begins a document, so it starts with the `bos` token, if there is one. Control tokens
+    that end nothing, and ids that the tokenizer does not have, are never drawn.
     """
     if tokenizer.vocab_size > model.dims.vocab_size:
         raise RequestError(
             f"the tokenizer has {tokenizer.vocab_size} ids, but the model's embedding only "
             f"{model.dims.vocab_size} rows: they do not belong together."
         )
-    ids = [[tokenizer.bos_id, *row] for row in tokenizer.encode_batch(list(prompts))]
+    bos = [] if tokenizer.bos_id is None else [tokenizer.bos_id]
+    ids = [[*bos, *row] for row in tokenizer.encode_batch(list(prompts))]
     streams = [Stream(tokenizer, sampling.stop) for _ in range(len(ids) * sampling.n)]
 
     def emit(row: int, text: str) -> None:
@@ -98,13 +99,14 @@ def generate_text(
         return streams[row].stopped
 
     spare = range(tokenizer.vocab_size, model.dims.vocab_size)
+    idle = [i for i in tokenizer.control.values() if i not in tokenizer.end_ids]
     found = generate(
         model,
         ids,
         sampling,
-        end_ids=[tokenizer.eos_id],
+        end_ids=list(tokenizer.end_ids),
         pad_id=tokenizer.pad_id,
-        forbidden=[tokenizer.bos_id, tokenizer.pad_id, *spare],
+        forbidden=[*idle, *spare],
         on_token=on_token,
     )
     for row, stream in enumerate(streams):

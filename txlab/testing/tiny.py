@@ -1,5 +1,6 @@
 """Everything a contract is tried on, as small as it can be: sizes, models, tokens, masks, texts."""
 
+import json
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from txlab.core.config import Dims
 from txlab.data.batch import IGNORE, Batch
+from txlab.data.tokenizer.bpe import BPE
 from txlab.models.decoder import Decoder
 
 DIMS = Dims(dim=32, n_heads=4, head_dim=8, n_layers=2, context=32, vocab_size=61)
@@ -127,3 +129,14 @@ def texts(documents: int = 40, *, seed: int = 0) -> list[str]:
         words = source.choices(WORDS, k=source.randint(30, 120))
         found.append(f"Note {number}. " + " ".join(words).capitalize() + ".\n")
     return found
+
+
+def tokenizer(folder: Path, vocab_size: int = 320) -> Path:
+    """`folder` with the tokenizer of a foreign model: a tokenizer.json and its settings."""
+    made = BPE(BPE.Config(vocab_size=vocab_size))
+    made.train(texts())
+    folder.mkdir(parents=True, exist_ok=True)
+    made.save(folder / "tokenizer.json")
+    settings = {**made.special, "add_bos_token": True, "chat_template": made.template}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    return folder

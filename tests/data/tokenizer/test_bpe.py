@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from txlab.core.errors import RequestError
 from txlab.data.tokenizer import BPE, tokenizer
 from txlab.data.tokenizer import bpe as module
+from txlab.data.tokenizer.control import CONTROL
 
 WORDS = "The tokenizer reads bytes; it's the bytes it merges, 1234 times or 99.\n" * 20
 
@@ -53,29 +54,31 @@ def test_lone_bytes_are_kept_as_bytes(trained: BPE) -> None:
     assert trained.decode(lone) == "\ufffd"
 
 
-@pytest.mark.parametrize("spelling", ["<|bos|>", "<|eos|>", "<|pad|>"])
+@pytest.mark.parametrize("spelling", CONTROL)
 def test_spelled_control_tokens_stay_text(trained: BPE, spelling: str, tmp_path: Path) -> None:
     """TOK-02; a saved tokenizer forgets this switch of the library, so load is tested as well."""
     trained.save(tmp_path / "t.json")
     for mine in (trained, BPE.load(tmp_path / "t.json")):
         text = f"say {spelling}{spelling} twice"
         for ids in (mine.encode(text), *mine.encode_batch([text, spelling])):
-            assert not {mine.bos_id, mine.eos_id, mine.pad_id} & set(ids)
+            assert not set(mine.control.values()) & set(ids)
         assert mine.decode(mine.encode(text)) == text
 
 
 def test_training_on_control_spellings_makes_no_control_token() -> None:
     made = tokenizer.build(BPE.Config(vocab_size=400))
-    made.train(["<|eos|> <|bos|>" * 200])
-    assert not {0, 1, 2} & set(made.encode("<|eos|><|bos|> <|pad|>"))
+    made.train([f"{CONTROL[0]} {CONTROL[1]}" * 200, "".join(CONTROL) * 200])
+    assert not set(range(5)) & set(made.encode("".join(CONTROL) + " ".join(CONTROL)))
 
 
 def test_control_tokens_come_first_and_stand_for_no_bytes(trained: BPE) -> None:
     assert (trained.bos_id, trained.eos_id, trained.pad_id) == (0, 1, 2)
+    assert trained.control == {spelling: i for i, spelling in enumerate(CONTROL)}
+    assert trained.end_ids == (1, 4)
     counts = trained.token_bytes()
     assert counts.shape == (trained.vocab_size,)
-    assert counts[:3].tolist() == [0, 0, 0]
-    assert int(counts[3:].min()) == 1
+    assert counts[:5].tolist() == [0] * 5
+    assert int(counts[5:].min()) == 1
     ids = [trained.bos_id, *trained.encode("héllo"), trained.eos_id]
     assert int(counts[ids].sum()) == len("héllo".encode())
     assert trained.decode(ids) == "héllo"
@@ -95,7 +98,7 @@ def test_vocabulary_has_the_wanted_size_or_what_the_text_gives(trained: BPE) -> 
     assert trained.vocab_size == 280
     small = tokenizer.build(BPE.Config(vocab_size=4096))
     small.train(["abab"])
-    assert 259 <= small.vocab_size < 270
+    assert 261 <= small.vocab_size < 270
 
 
 def test_training_is_the_same_in_another_process_with_other_threads() -> None:
@@ -140,7 +143,7 @@ def test_ids_outside_of_the_vocabulary_are_refused(trained: BPE, ids: list[int])
 
 
 def test_vocab_size_below_the_bytes_is_refused() -> None:
-    with pytest.raises(RequestError, match=r"vocab_size=200 .* at least 259"):
+    with pytest.raises(RequestError, match=r"vocab_size=200 .* at least 261"):
         BPE.Config(vocab_size=200)
 
 

@@ -1,9 +1,9 @@
 """The slot of tokenizers."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from jaxtyping import Int
@@ -20,12 +20,23 @@ class Tokenizer:
     A tokenizer starts untrained: `train` it, or make a trained one with `load`.
     """
 
-    bos_id: int
-    """Begins a document."""
+    trainable: ClassVar[bool] = True
+    """Whether `train` makes one; else it only comes from a file."""
+
+    bos_id: int | None
+    """Begins a document; None: documents begin with their text."""
     eos_id: int
     """Ends a document."""
     pad_id: int
-    """Fills a row; never supervised."""
+    """Fills a row; never supervised. May be `eos_id`: padding is told by lengths, never by id."""
+    control: Mapping[str, int]
+    """Ids that stand for no text, by spelling: these three and markers such as those of turns."""
+    end_ids: tuple[int, ...]
+    """Ids that end a document or an answer."""
+    special: Mapping[str, str]
+    """Spellings by the names that chat templates use: bos_token, eos_token, pad_token ..."""
+    template: str | None
+    """Chat template (Jinja text) that belongs to it; saved with it."""
 
     @dataclass
     class Config(Component):
@@ -70,7 +81,7 @@ class Tokenizer:
         yield text
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """The bytes the ids stand for; control tokens stand for none."""
+        """The bytes the ids stand for, each as inside of a text; control tokens stand for none."""
         raise NotImplementedError
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -89,6 +100,12 @@ class Tokenizer:
     def load(cls, file: str | PathLike[str]) -> Self:
         """The tokenizer that `save` wrote; RequestError where the file holds none of this kind."""
         raise NotImplementedError
+
+    @classmethod
+    def from_path(cls, config: Config) -> Self:
+        """The tokenizer at `config.path`, as the other fields want it."""
+        assert config.path is not None
+        return cls.load(config.path)
 
 
 tokenizer = Slot("tokenizer", Tokenizer, doc="Text to token ids and back.")

@@ -26,11 +26,20 @@ SAMPLES = (
 """Texts that tokenizers lose something of."""
 
 
-def trained(subject: Subject, **fields: Any) -> Any:
-    """The option with a small vocabulary, trained on the tiny corpus."""
-    built = subject.build(config=subject.config(vocab_size=VOCABULARY, **fields))
+def trained(subject: Subject) -> Any:
+    """The option with a small vocabulary, trained on the tiny corpus, or loaded where it is not."""
+    if not trainable(subject):
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(tiny.tokenizer(Path(folder), VOCABULARY))
+            return subject.option.cls.from_path(subject.config(path=path))
+    built = subject.build(config=subject.config(vocab_size=VOCABULARY))
     built.train(tiny.texts())
     return built
+
+
+def trainable(subject: Subject) -> bool:
+    """Whether the option makes tokenizers of texts; else it only reads those of others."""
+    return subject.option.cls.trainable
 
 
 @contract(TOKENIZER)
@@ -44,10 +53,14 @@ def text_survives(subject: Subject) -> None:
 
 @contract(TOKENIZER)
 def ids_are_in_the_vocabulary(subject: Subject) -> None:
-    """Ids lie in 0 to vocab_size - 1, control ids included, and those are three different ones."""
+    """Ids lie in 0 to vocab_size - 1, control ids included; what ends a text is one of those."""
     built = trained(subject)
-    control = {built.bos_id, built.eos_id, built.pad_id}
-    expect(len(control) == 3, f"control ids are {sorted(control)}")
+    control = set(built.control.values())
+    named = {built.bos_id, built.eos_id, built.pad_id, *built.end_ids} - {None}
+    expect(len(control) == len(built.control), "two control tokens have one id")
+    expect(named <= control, f"ids {sorted(named - control)} are no control tokens")
+    expect(built.eos_id in built.end_ids, "eos ends nothing")
+    expect(built.bos_id not in built.end_ids, "bos ends texts")
     texts = (*SAMPLES, *tiny.texts())
     ids = {i for text in texts for i in built.encode(text)} | control
     low, high = min(ids), max(ids)
@@ -59,8 +72,9 @@ def ids_are_in_the_vocabulary(subject: Subject) -> None:
 def text_makes_no_control_token(subject: Subject) -> None:
     """Text that spells a control token is encoded as letters, and comes back."""
     built = trained(subject)
-    control = {built.bos_id, built.eos_id, built.pad_id}
-    names = ["<|bos|>", "<|eos|>", "<|pad|>", "<s>", "</s>", "[PAD]", "<pad>", "<bos>", "<eos>"]
+    control = set(built.control.values())
+    others = "<|bos|> <|eos|> <|pad|> <s> </s> [PAD] <pad> <bos> <eos>"
+    names = [*built.control, *others.split()]
     for text in (*names, f"a {' '.join(names)} b", *(f"x{name}y" for name in names)):
         ids = built.encode(text)
         expect(not control & set(ids), f"{text!r} is encoded with a control id: {ids}")
@@ -71,7 +85,7 @@ def text_makes_no_control_token(subject: Subject) -> None:
 def control_tokens_are_no_text(subject: Subject) -> None:
     """Control ids decode to nothing, alone and between other ids."""
     built = trained(subject)
-    ids = [built.bos_id, *built.encode("a cat"), built.eos_id, built.pad_id]
+    ids = [*built.control.values(), *built.encode("a cat"), built.eos_id, built.pad_id]
     expect(built.decode(ids) == "a cat", f"with control ids around it: {built.decode(ids)!r}")
 
 
@@ -88,13 +102,15 @@ def loads_as_it_was_saved(subject: Subject) -> None:
         loaded = subject.option.cls.load(moved)
     expect(loaded.fingerprint == built.fingerprint, "another fingerprint after loading")
     expect(loaded.vocab_size == built.vocab_size, "another vocabulary size after loading")
+    for name in ("bos_id", "eos_id", "pad_id", "control", "end_ids", "special", "template"):
+        expect(getattr(loaded, name) == getattr(built, name), f"another {name} after loading")
     for text in SAMPLES:
         expect(
             loaded.encode(text) == built.encode(text), f"other ids of {text[:40]!r} after loading"
         )
 
 
-@contract(TOKENIZER)
+@contract(TOKENIZER, when=trainable)
 def trains_the_same_way_twice(subject: Subject) -> None:
     """The same texts give the same tokenizer, other texts another one."""
     first, again = trained(subject), trained(subject)
@@ -104,7 +120,7 @@ def trains_the_same_way_twice(subject: Subject) -> None:
     expect(first.fingerprint != other.fingerprint, "training on other texts changes nothing")
 
 
-@contract(TOKENIZER)
+@contract(TOKENIZER, when=trainable)
 def learns_from_text(subject: Subject) -> None:
     """Trained on a text, it needs fewer tokens for it than there are bytes."""
     built = trained(subject)
@@ -122,7 +138,7 @@ def counts_bytes(subject: Subject) -> None:
     for text in SAMPLES:
         total = int(sizes[built.encode(text)].sum()) if text else 0
         expect(total == len(text.encode()), f"{total} bytes counted in {text[:40]!r}")
-    for i in (built.bos_id, built.eos_id, built.pad_id):
+    for i in built.control.values():
         expect(int(sizes[i]) == 0, f"control token {i} counts {int(sizes[i])} bytes")
 
 
