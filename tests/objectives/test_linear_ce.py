@@ -9,6 +9,21 @@ from txlab.data.batch import IGNORE
 from txlab.objectives import linear_ce_sum
 
 
+class Seen(TorchDispatchMode):
+    """What operations ran: the most elements one returned, and the number of matrix products."""
+
+    largest = 0
+    products = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for x in out if isinstance(out, tuple | list) else [out]:
+            if isinstance(x, torch.Tensor):
+                self.largest = max(self.largest, x.numel())
+        self.products += func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm_)
+        return out
+
+
 def make(n=23, d=6, v=17, dtype=torch.float64, ignored=(2, 7, 8)):
     torch.manual_seed(0)
     states = torch.randn(n, d, dtype=dtype, requires_grad=True)
@@ -89,18 +104,18 @@ def test_what_is_frozen_gets_no_gradient(frozen):
     torch.testing.assert_close(grad, expected[1 - frozen])
 
 
-def test_without_grad_no_gradient_is_made(monkeypatch):
-    """Validation pays for the logits only."""
-    states, weight, _, labels = make()
+def test_without_grad_no_gradient_is_made():
+    """Validation pays for the logits only: one product a chunk instead of three."""
+    states, weight, _, labels = make(ignored=())
     expected = reference(states, weight, labels).detach()
-    made = []
-    monkeypatch.setattr(torch, "mm", lambda *a, **k: made.append(a))
-    monkeypatch.setattr(torch.Tensor, "addmm_", lambda *a, **k: made.append(a))
-    with torch.no_grad():
-        loss, _ = linear_ce_sum(states, weight, labels)
-    assert not made
+    with torch.no_grad(), Seen() as seen:
+        loss, _ = linear_ce_sum(states, weight, labels, chunk=10)
+    assert seen.products == 3
     assert not loss.requires_grad
     torch.testing.assert_close(loss, expected)
+    with Seen() as seen:
+        linear_ce_sum(states, weight, labels, chunk=10)
+    assert seen.products == 9
 
 
 def test_backward_twice_through_a_kept_graph():
@@ -154,28 +169,15 @@ def test_float16_does_not_overflow():
     assert states.grad[0].tolist() == pytest.approx([1, 0], abs=0.05)
 
 
-class Largest(TorchDispatchMode):
-    """The most elements any operation returned."""
-
-    elements = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        for x in out if isinstance(out, tuple | list) else [out]:
-            if isinstance(x, torch.Tensor):
-                self.elements = max(self.elements, x.numel())
-        return out
-
-
 @pytest.mark.parametrize("ignored", [(), (2, 7, 8)])
 def test_logits_never_exist_all_at_once(ignored):
     states, weight, _, labels = make(n=64, d=4, v=32, ignored=ignored)
-    with Largest() as largest:
+    with Seen() as seen:
         linear_ce_sum(states, weight, labels, chunk=8)[0].backward()
-    assert largest.elements == 64 * 4
-    with Largest() as largest:
+    assert seen.largest == 64 * 4
+    with Seen() as seen:
         reference(states, weight, labels).backward()
-    assert largest.elements == 64 * 32
+    assert seen.largest == 64 * 32
 
 
 def test_weight_gradient_is_summed_in_float32():
