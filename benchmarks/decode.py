@@ -2,7 +2,8 @@
 
     python -m benchmarks.decode [--rounds 7] [--batch 1 8] [--prompt 32] [--new 128]
 
-Prints for each batch size the median tokens/s of both and the median of the rounds' ratios, after
+Prints for each batch size, with our step eager and compiled (compilation not counted; transformers
+as its `generate` comes), the median tokens/s of both and the median of the rounds' ratios, after
 checking that both give the same tokens. The shape is the pretrain recipe's.
 """
 
@@ -46,7 +47,7 @@ def seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def compare(batch: int, prompt: int, new: int, rounds: int) -> None:
+def compare(batch: int, prompt: int, new: int, rounds: int, compiled: bool) -> None:
     """Print one line: both speeds and their ratio at this batch size."""
     theirs = peer()
     ours = twin(theirs)
@@ -61,14 +62,15 @@ def compare(batch: int, prompt: int, new: int, rounds: int) -> None:
 
     def run_ours() -> list[list[int]]:
         sampling = Sampling(max_new_tokens=new, temperature=0)
-        return [answer.tokens for answer in generate(ours, rows, sampling)]
+        return [answer.tokens for answer in generate(ours, rows, sampling, compiled=compiled)]
 
     same = run_theirs() == run_ours()
     times = [(seconds(run_theirs), seconds(run_ours)) for _ in range(rounds)]
     rates = [batch * new / statistics.median(column) for column in zip(*times, strict=True)]
     ratio = statistics.median(a / b for a, b in times)
+    how = "compiled" if compiled else "eager"
     print(
-        f"batch {batch}: transformers {rates[0]:,.0f} tokens/s, txlab {rates[1]:,.0f} tokens/s, "
+        f"batch {batch}: transformers {rates[0]:,.0f} tokens/s, txlab {how} {rates[1]:,.0f}: "
         f"{ratio:.2f}x, {'same tokens' if same else 'TOKENS DIFFER'}"
     )
 
@@ -80,8 +82,10 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=32)
     parser.add_argument("--new", type=int, default=128)
     args = parser.parse_args()
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     for batch in args.batch:
-        compare(batch, args.prompt, args.new, args.rounds)
+        for compiled in (False, True):
+            compare(batch, args.prompt, args.new, args.rounds, compiled)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """Generation: each row as if alone, ends, limits, refusals."""
 
+import functools
 from dataclasses import replace
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 
 from txlab.core.errors import RequestError, RunError
 from txlab.models import Decoder
@@ -131,6 +133,29 @@ def test_the_context_is_never_passed(pos: str) -> None:
     assert generate(decoder, [full], sampling)[0] == Generation(reason="context full")
     with pytest.raises(RequestError, match=r"prompt 2 has 70 tokens.*context is 64"):
         generate(decoder, [short, tokens(1, 70)[0].tolist()], sampling)
+
+
+@pytest.mark.parametrize("window", [None, 3])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_compiled_step_gives_the_same_tokens_from_one_graph(
+    window: int | None, temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.compiler.reset()
+    counter = CompileCounter()
+    compile_with = functools.partial(torch.compile, backend=counter)
+    monkeypatch.setattr(torch, "compile", compile_with)
+    decoder = model(
+        replace(DIMS, context=12), pos=position.config("learned"), attn=GQA.Config(window=window)
+    )
+    sampling = Sampling(max_new_tokens=9, temperature=temperature, repetition_penalty=1.1)
+    prompts = [*PROMPTS[:2], PROMPTS[2], tokens(1, 12)[0].tolist()]
+    for given in (prompts, prompts[::-1]):
+        plain = generate(decoder, given, sampling, end_ids=[7, 12])
+        fixed = generate(decoder, given, sampling, end_ids=[7, 12], compiled=True)
+        assert [a.tokens for a in fixed] == [a.tokens for a in plain]
+        assert [a.reason for a in fixed] == [a.reason for a in plain]
+    assert counter.frame_count == 1
+    torch.compiler.reset()
 
 
 def test_forbidden_ids_are_never_drawn(decoder: Decoder) -> None:

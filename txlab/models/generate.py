@@ -38,15 +38,18 @@ def generate(
     pad_id: int = 0,
     forbidden: Sequence[int] = (),
     on_token: OnToken | None = None,
+    compiled: bool = False,
 ) -> list[Generation]:
     """Continue every prompt (token ids); row i * n + j is answer j to prompt i.
 
     A row's answer is the same alone and in any batch. Prompt and answer together fill the model's
-    context at most. `forbidden` ids are never drawn. Raises RequestError for an empty prompt, for
-    one longer than the context and for ids outside of the vocabulary.
+    context at most. `forbidden` ids are never drawn. `compiled`: torch.compile the step of a
+    token, up to a minute for each new number of rows, so it pays for many or long answers.
+    Raises RequestError for an empty prompt, for one longer than the context and for ids outside
+    of the vocabulary.
     """
     _check(model, prompts, {*forbidden, *(end_ids if sampling.min_new_tokens else ())})
-    context, device = model.dims.context, model.device
+    context = model.dims.context
     rows = [list(prompt) for prompt in prompts for _ in range(sampling.n)]
     found = [Generation() for _ in rows]
     room = [min(sampling.max_new_tokens, context - len(row)) for row in rows]
@@ -60,7 +63,17 @@ def generate(
     model.eval()
     try:
         _decode(
-            model, rows, room, found, sampling, steps, end_ids, pad_id, forbidden, on_token, device
+            model,
+            rows,
+            room,
+            found,
+            sampling,
+            steps,
+            end_ids,
+            pad_id,
+            forbidden,
+            on_token,
+            compiled,
         )
     finally:
         model.train(was_training)
@@ -78,8 +91,9 @@ def _decode(
     pad_id: int,
     forbidden: Sequence[int],
     on_token: OnToken | None,
-    device: torch.device,
+    compiled: bool,
 ) -> None:
+    device = model.device
     ends = frozenset(end_ids)
     uniform = _uniform(len(rows), steps, sampling).to(device)
     lengths = [len(row) for row in rows]
@@ -87,7 +101,8 @@ def _decode(
     tokens = torch.tensor([row + [pad_id] * (width - len(row)) for row in rows], device=device)
     counts = torch.tensor(lengths, device=device)
     valid = torch.arange(width, device=device) < counts[:, None]
-    cache = model.new_cache(len(rows), width + steps)
+    # One compiled graph serves every length up to the context.
+    cache = model.new_cache(len(rows), model.dims.context if compiled else width + steps)
     states = model(tokens, valid=valid, cache=cache).states
     last = states[torch.arange(len(rows), device=device), counts - 1]
     never = torch.tensor(list(forbidden), dtype=torch.long, device=device)
@@ -97,7 +112,11 @@ def _decode(
         seen = torch.zeros(len(rows), model.dims.vocab_size + 1, dtype=torch.bool, device=device)
         # Padding goes to a column of its own, so that it never counts as seen.
         seen.scatter_(1, tokens.where(valid, model.dims.vocab_size), True)
-    alive = [row for row in range(len(rows)) if room[row] > 0]
+    forward = model
+    if compiled:
+        cache.fix_shapes(len(rows), device)
+        forward = torch.compile(model, dynamic=False)
+    alive = [row for row in range(len(rows)) if room[row] > 0 or compiled]
     if len(alive) < len(rows):
         keep = torch.tensor(alive, device=device)
         cache.reorder(keep)
@@ -116,10 +135,12 @@ def _decode(
         logprobs = logits.log_softmax(-1).gather(1, chosen[:, None])[:, 0]
         still = []
         for i, (token, logprob) in enumerate(zip(chosen.tolist(), logprobs.tolist(), strict=True)):
-            if math.isnan(logprob):
-                raise RunError("the model's logits are not a number: its weights are damaged.")
             row = alive[i]
             answer = found[row]
+            if answer.reason:
+                continue
+            if math.isnan(logprob):
+                raise RunError("the model's logits are not a number: its weights are damaged.")
             answer.tokens.append(token)
             answer.logprobs.append(logprob)
             if token in ends:
@@ -135,14 +156,14 @@ def _decode(
             return
         if seen is not None:
             seen.scatter_(1, chosen[:, None], True)
-        if len(still) < len(alive):
+        if len(still) < len(alive) and not compiled:
             # Rows that have ended leave the batch: they cost nothing and never pass the context.
             keep = torch.tensor(still, device=device)
             cache.reorder(keep)
             chosen, uniform = chosen[keep], uniform[keep]
             seen = None if seen is None else seen[keep]
             alive = [alive[i] for i in still]
-        last = model(chosen[:, None], cache=cache).states[:, -1]
+        last = forward(chosen[:, None], cache=cache).states[:, -1]
 
 
 def _check(model: Model, prompts: Sequence[Sequence[int]], never: set[int]) -> None:

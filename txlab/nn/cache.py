@@ -73,6 +73,8 @@ class Cache:
     """Tokens each row holds; an int while all rows hold the same number."""
     longest: int = field(default=0)
     """Tokens in the longest row, known without asking the device."""
+    fixed: bool = False
+    """Set by `fix_shapes`."""
 
     def place(
         self, batch: int, n: int, valid: Bool[Tensor, "b n"] | None, device: torch.device
@@ -81,6 +83,8 @@ class Cache:
 
         Advances the lengths: call once a forward pass. Raises RequestError when a row is full.
         """
+        if self.fixed:
+            return self._place_fixed(n, device)
         if valid is not None and bool(valid.all()):
             valid = None
         if valid is None and isinstance(self.lengths, int):
@@ -104,6 +108,22 @@ class Cache:
             q_index = positions.where(valid, self.capacity)
         self.lengths, self.longest = lengths, longest
         return Mask(n, longest, q_index=q_index, padded=valid is not None), positions
+
+    def fix_shapes(self, batch: int, device: torch.device) -> None:
+        """Show all slots, the unused ones masked, from now on: every step has the same shapes, so
+        one compiled graph serves them all. Rows stay, padding and checks of the capacity end; what
+        a full row is given falls on its last slot.
+        """
+        if isinstance(self.lengths, int):
+            self.lengths = torch.full((batch,), self.lengths, device=device)
+        self.fixed, self.longest = True, self.capacity
+
+    def _place_fixed(self, n: int, device: torch.device) -> tuple[Mask, Int[Tensor, "#b n"]]:
+        assert isinstance(self.lengths, Tensor)
+        positions = self.lengths[:, None] + torch.arange(n, device=device)
+        positions = positions.clamp(max=self.capacity - 1)
+        self.lengths = self.lengths + n
+        return Mask(n, self.capacity, q_index=positions), positions
 
     def crop(self, length: int) -> None:
         """Forget everything after the first `length` tokens of each row."""
