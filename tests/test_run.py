@@ -95,7 +95,8 @@ def test_load_needs_nothing_but_the_folder(words, tmp_path):
 
 def test_a_model_can_start_from_another_ones_weights(words):
     go(words, "run_dir=first")
-    result = go(words, "run_dir=second", "model.init_from=first", "optim.lr=1e-9")
+    others = [word for word in words if not word.startswith(("tokenizer", "model"))]
+    result = go(others, "run_dir=second", "model.init_from=first", "optim.lr=1e-9")
     first = json.loads(Path("first/summary.json").read_text())
     assert result["val/loss"] == pytest.approx(first["val/loss"], rel=1e-4)
 

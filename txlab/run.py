@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from txlab.core.errors import RequestError
 from txlab.loading import build, load, sized
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     from txlab.data.source import Data
     from txlab.models import Model
+    from txlab.objectives import Objective
     from txlab.schema import Config
     from txlab.train.callbacks import Samples
     from txlab.train.checkpoint import Checkpoint
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from txlab.train.datamodule import DataModule
     from txlab.train.folder import Place
     from txlab.train.module import TrainModule
+    from txlab.train.origin import Origin
 
 __all__ = ["build", "load", "train"]
 
@@ -34,12 +37,13 @@ def train(config: "Config", name: str | None = None) -> dict[str, Any]:
     with quiet(), folder.opened(config.run_dir, config.resume, name or config.model.name) as place:
         data = prepare_data(config, place.resumed)
         config = sized(config, data.tokenizer)
-        model = build(config, weights=place.resumed is None)
-        module = training_module(config, model, data, total_steps(config, data))
+        goal = build_objective(config, data)
+        model, origin = starting_model(config, goal, place.resumed)
+        module = training_module(config, model, goal, data, total_steps(config, data))
         if place.resumed is not None:
             resume.check_config(place.resumed, saved_text(config))
             resume.restore(place.resumed, module, data.facts)
-        trainer = build_trainer(config, place, module, data)
+        trainer = build_trainer(config, place, module, data, origin)
         begin(config, place, trainer, module, data)
         if module.counters.step < module.total_steps:
             trainer.fit(module, datamodule=data_module(config, module, data))
@@ -63,6 +67,45 @@ def prepare_data(config: "Config", resumed: "Checkpoint | None" = None) -> "Data
     return made
 
 
+def build_objective(config: "Config", data: "Data") -> "Objective":
+    """What is trained for; RequestError where the rows of the data are not what it reads."""
+    from txlab.objectives import objective
+
+    goal, lines = objective.build(config.objective), data.train.lines
+    if goal.lines != lines:
+        wanted = (
+            "pairs of rows (data=pairs)" if goal.lines == 2 else "single rows (data=text, chat)"
+        )
+        raise RequestError(
+            f"objective={config.objective.name} is for {wanted}; data={config.data.name} has "
+            f"items of {lines} rows."
+        )
+    return goal
+
+
+def starting_model(
+    config: "Config", goal: "Objective", resumed: "Checkpoint | None"
+) -> tuple["Model", "Origin | None"]:
+    """The model as the run starts, and where its weights are found again, if they are needed.
+
+    They are by an adapter, which is saved without them, and by an objective that compares with
+    them; a resumed run takes those of its first time, or is refused.
+    """
+    from txlab.loading import Source, start_of
+
+    keeps = goal.needs_start or config.adapter.name != "none"
+    if resumed is not None and not keeps:
+        return build(config, weights=False), None
+    source = start_of(resumed.path) if resumed is not None else None
+    if resumed is None and config.model.init_from is not None:
+        source = Source(Path(config.model.init_from))
+    model = build(config, weights=False)
+    if source is not None:
+        source.fill(model)
+    goal.bind(model)
+    return model, source.origin() if source is not None and keeps else None
+
+
 def total_steps(config: "Config", data: "Data") -> int:
     """Steps of the whole run, from `train.steps`, `.tokens` or `.epochs`; one epoch by default."""
     train: Train = config.train
@@ -74,9 +117,11 @@ def total_steps(config: "Config", data: "Data") -> int:
     return math.ceil((train.epochs or 1) * len(data.train) / size)
 
 
-def training_module(config: "Config", model: "Model", data: "Data", steps: int) -> "TrainModule":
+def training_module(
+    config: "Config", model: "Model", goal: "Objective", data: "Data", steps: int
+) -> "TrainModule":
     """The Lightning module with objective, optimizer and schedule."""
-    from txlab.objectives import objective
+    from txlab.objectives import Frozen
     from txlab.train.compiling import compile_blocks
     from txlab.train.module import TrainModule
     from txlab.train.optim import optim
@@ -84,10 +129,12 @@ def training_module(config: "Config", model: "Model", data: "Data", steps: int) 
     from txlab.train.throughput import flops_per_token
 
     if config.train.compile:
-        compile_blocks(model)
+        frozen = [part.network for part in goal.modules() if isinstance(part, Frozen)]
+        for network in (model, *frozen):
+            compile_blocks(network)
     return TrainModule(
         model,
-        objective.build(config.objective),
+        goal,
         make_optimizer=optim.build(config.optim).make,
         schedule=schedule.build(config.schedule, total_steps=steps),
         train=config.train,
@@ -107,7 +154,11 @@ def saved_text(config: "Config") -> str:
 
 
 def build_trainer(
-    config: "Config", place: "Place", module: "TrainModule", data: "Data"
+    config: "Config",
+    place: "Place",
+    module: "TrainModule",
+    data: "Data",
+    origin: "Origin | None" = None,
 ) -> "Trainer":
     """Lightning's Trainer with our callbacks and other people's; writes nothing yet."""
     from txlab.train.callbacks import Checkpoints, Log, Progress
@@ -127,6 +178,7 @@ def build_trainer(
         save_every=settings.save_every,
         keep_last=settings.keep_last,
         resumed_step=-1 if place.resumed is None else step,
+        origin=None if origin is None else origin.text(),
     )
     trainer = make_trainer(config.trainer, settings, [*callbacks, checkpoints])
     peak = peak_flops(trainer.strategy.root_device, settings.precision)

@@ -1,6 +1,9 @@
 """Checkpoint folders: written whole or not at all, read without executing anything.
 
 RUN/checkpoints/step-000100/  weights.safetensors  state.pt  config.yaml  tokenizer.json  COMPLETE
+
+A run with an adapter writes adapter.safetensors; where its base came from other weights, these are
+named in origin.json instead of being written again.
 """
 
 import json
@@ -11,6 +14,7 @@ import shutil
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +33,7 @@ WEIGHTS, STATE, CONFIG, TOKENIZER = (
     "config.yaml",
     "tokenizer.json",
 )
+ADAPTER, ORIGIN = "adapter.safetensors", "origin.json"
 STEP = re.compile(r"step-(\d{6,})")
 
 
@@ -46,6 +51,14 @@ class Checkpoint:
     def weights(self) -> dict[str, Tensor]:
         """Tensors by name, on the CPU."""
         return self._read(WEIGHTS, lambda file: load_file(file))
+
+    def has(self, name: str) -> bool:
+        """Whether it holds the file `name`."""
+        return (self.path / name).is_file()
+
+    def adapter(self) -> dict[str, Tensor]:
+        """The adapter's tensors by name, on the CPU."""
+        return self._read(ADAPTER, lambda file: load_file(file))
 
     def state(self) -> dict[str, Any]:
         """Optimizer, counters and generators; containers and tensors only, nothing is unpickled."""
@@ -112,30 +125,59 @@ def save(
     folder: Path,
     step: int,
     *,
-    tensors: dict[str, Tensor],
+    tensors: dict[str, Tensor] | None,
     state: dict[str, Any],
     config: str,
     save_tokenizer: Callable[[Path], Any] | None,
     keep_last: int,
+    adapter: dict[str, Tensor] | None = None,
+    origin: str | None = None,
 ) -> Checkpoint:
     """Write `folder/step-NNNNNN` under a temporary name, sync it to disk, then rename it.
 
-    RunError when the disk refuses: the temporary files are gone then, older checkpoints are intact.
+    Without `tensors` the weights are those at `origin`, the text of origin.json. RunError when the
+    disk refuses: the temporary files are gone then, older checkpoints are intact.
     """
+    writers: dict[str, Callable[[Path], Any]] = {
+        STATE: lambda file: torch.save(state, file),
+        CONFIG: lambda file: file.write_text(config, encoding="utf-8"),
+    }
+    for name, named in ((WEIGHTS, tensors), (ADAPTER, adapter)):
+        if named is not None:
+            writers[name] = partial(_save_tensors, named)
+    if origin is not None:
+        writers[ORIGIN] = lambda file: file.write_text(origin, encoding="utf-8")
+    if save_tokenizer is not None:
+        writers[TOKENIZER] = save_tokenizer
     target = folder / f"step-{step:06d}"
+    try:
+        write(target, writers, {"step": step})
+    except RunError as error:
+        older = complete(folder)
+        rest = f"the last good one is {older[-1].path}" if older else "there is no earlier one"
+        raise RunError(f"{error}; {rest}. Make room, then go on with resume=auto.") from error
+    for old in complete(folder)[:-keep_last]:
+        _remove(old.path)
+    return Checkpoint(target)
+
+
+def write(
+    target: Path, writers: dict[str, Callable[[Path], Any]], facts: dict[str, Any]
+) -> Checkpoint:
+    """Let each writer make its file of a new checkpoint at `target`, and mark it as complete.
+
+    It appears whole or not at all: RunError when the disk refuses.
+    """
+    folder = target.parent
     temporary = folder / f".tmp-{target.name}-{os.getpid()}"
     try:
         temporary.mkdir(parents=True)
-        plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        save_file(plain, temporary / WEIGHTS, metadata={"format": "pt"})
-        torch.save(state, temporary / STATE)
-        (temporary / CONFIG).write_text(config, encoding="utf-8")
-        if save_tokenizer is not None:
-            save_tokenizer(temporary / TOKENIZER)
+        for name, writer in writers.items():
+            writer(temporary / name)
         sizes = {file.name: file.stat().st_size for file in sorted(temporary.iterdir())}
         for name in sizes:
             _sync(temporary / name)
-        (temporary / MARK).write_text(json.dumps({"step": step, "bytes": sizes}) + "\n")
+        (temporary / MARK).write_text(json.dumps({**facts, "bytes": sizes}) + "\n")
         _sync(temporary / MARK)
         _sync(temporary)
         if target.exists():
@@ -144,15 +186,14 @@ def save(
         _sync(folder)
     except (OSError, RuntimeError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        older = complete(folder)
-        rest = f"the last good one is {older[-1].path}" if older else "there is no earlier one"
         why = " ".join(str(error).split())[:160]
-        raise RunError(
-            f"saving {target} failed ({why}); {rest}. Make room, then go on with resume=auto."
-        ) from error
-    for old in complete(folder)[:-keep_last]:
-        _remove(old.path)
+        raise RunError(f"saving {target} failed ({why})") from error
     return Checkpoint(target)
+
+
+def _save_tensors(tensors: dict[str, Tensor], file: Path) -> None:
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    save_file(plain, file, metadata={"format": "pt"})
 
 
 def clear_leftovers(folder: Path) -> None:

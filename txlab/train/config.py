@@ -14,7 +14,7 @@ class Train:
     steps: int | None = None
     """Optimizer steps to train for. Give one of steps, tokens, epochs; none of them: one epoch."""
     tokens: int | None = None
-    """Supervised tokens to train for, rounded up to whole steps."""
+    """Tokens to train on, rounded up to whole steps."""
     epochs: int | None = None
     """Passes over the training data."""
     val_every: int | None = None
@@ -30,7 +30,7 @@ class Train:
     clip: float | None = 1.0
     """Largest L2 norm of a step's whole gradient; None: no clipping."""
     skip_nonfinite: bool = True
-    """Leave weights, moments and schedule alone at a step whose gradient is not finite."""
+    """Leave all but the count alone at a step whose gradient is not finite; false: end the run."""
     one_batch: bool = False
     """Train on the first step's batch again and again: a model that cannot learn it is broken."""
     compile: bool = False
@@ -38,7 +38,7 @@ class Train:
     precision: str = "32-true"
     """32-true, bf16-mixed, bf16-true, 16-mixed (with a gradient scaler) or 64-true."""
     sample: str | None = ""
-    """Prompt of the text generated at the end, "" for none at all; null: generate nothing."""
+    """Prompt of the text generated at each validation; "" begins a document; null: no text."""
 
     def __post_init__(self) -> None:
         lengths = {key: getattr(self, key) for key in ("steps", "tokens", "epochs")}

@@ -73,8 +73,9 @@ def open_folder(run_dir: str | None, resume: str | None, name: str) -> Place:
 
 
 def leads() -> bool:
-    """Whether this process is the one that writes: alone, or rank 0 of those torchrun started."""
-    return os.environ.get("RANK", "0") == "0"
+    """Whether this process is the one that writes: alone, or rank 0 of those a launcher started."""
+    ranks = (os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"))
+    return next((rank for rank in ranks if rank), "0") == "0"
 
 
 def _unique(name: str) -> Path:

@@ -48,7 +48,7 @@ def lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     skipped = f" ({s['skipped']} skipped)" if s.get("skipped") else ""
     rows: list[tuple[str, str | None]] = [
         ("steps", f"{s['step']:,}, {s['updates']:,} updates{skipped}"),
-        ("tokens", f"{s['tokens']:,}"),
+        ("tokens", f"{s['tokens']:,}, {s['supervised']:,} of them supervised"),
         ("parameters", f"{s['parameters']:,}"),
         ("train loss", _number(s, "train/loss", "{:.4f} nats a token")),
         ("held-out loss", _number(s, "val/loss", "{:.4f} nats a token")),
@@ -141,6 +141,7 @@ def summarise(run_dir: Path, module: TrainModule, facts: dict[str, Any]) -> dict
         "updates": counters.updates,
         "skipped": counters.skipped + counters.empty,
         "tokens": counters.tokens,
+        "supervised": counters.supervised,
         "parameters": parameter_count(module.model),
         "train/loss": row.get("train/loss"),
         "val/loss": row.get("val/loss"),

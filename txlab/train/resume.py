@@ -5,9 +5,11 @@ from typing import Any
 import yaml
 
 from txlab.core.errors import RequestError
+from txlab.nn.adapter import adapter_of
+from txlab.train import checkpoint
 from txlab.train.checkpoint import Checkpoint
 from txlab.train.module import TrainModule
-from txlab.train.weights import load_tensors
+from txlab.train.weights import load_adapter, load_tensors
 
 FREE = frozenset(
     {"run_dir", "resume", "ckpt", "plugins", "trainer", "logger", "callbacks", "_plugins_"}
@@ -47,7 +49,10 @@ IDENTITY = ("sha256", "tokenizer", "train_tokens", "val_tokens")
 
 def restore(found: Checkpoint, module: TrainModule, facts: dict[str, Any] | None = None) -> None:
     """Weights, optimizer, counters, log window and generators of a checkpoint."""
-    load_tensors(module.model, found.weights(), str(found.path / "weights.safetensors"))
+    if found.has(checkpoint.WEIGHTS) or not found.has(checkpoint.ADAPTER):
+        load_tensors(module.model, found.weights(), str(found.path / checkpoint.WEIGHTS))
+    if adapter_of(module.model) is not None:
+        load_adapter(module.model, found.adapter(), str(found.path / checkpoint.ADAPTER))
     state = found.state()
     try:
         then = state["data"]

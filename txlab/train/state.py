@@ -24,6 +24,8 @@ class Counters:
     """Updates applied to the weights."""
     tokens: int = 0
     """Tokens consumed, all ranks together."""
+    supervised: int = 0
+    """Those among them (or whatever the objective counts) that had a target."""
     skipped: int = 0
     """Steps left out since their gradient was not finite."""
     empty: int = 0

@@ -49,6 +49,7 @@ class Updater:
         # The one time a step waits for the device: whether to apply the update is decided here.
         found = torch.stack([gradient_norm(self.parameters), count.float()])
         norm, supervised = found.tolist()
+        counters.supervised += int(supervised)
         factor = self.schedule.factor(counters.updates)
         window.lr = self.peaks[0] * factor
         note = None

@@ -6,22 +6,43 @@ import torch
 from torch import Tensor, nn
 
 from txlab.core.errors import RequestError
+from txlab.nn.adapter import adapter_of
 
 
 def named_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and persistent buffers by name; a tied tensor once, under its first name."""
+    """Parameters and persistent buffers by name; a tied tensor once, under its first name.
+
+    Where the model has an adapter these are its base's alone, named as without the adapter.
+    """
     seen: set[int] = set()
     tensors: dict[str, Tensor] = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
+    adapter = adapter_of(model)
+    state = model.state_dict(keep_vars=True) if adapter is None else adapter.base(model)
+    for name, tensor in state.items():
         if id(tensor) not in seen:
             seen.add(id(tensor))
             tensors[name] = tensor
     return tensors
 
 
+def adapter_tensors(model: nn.Module) -> dict[str, Tensor] | None:
+    """The tensors of the model's adapter by name; None where it has none."""
+    adapter = adapter_of(model)
+    return None if adapter is None else adapter.tensors(model)
+
+
 def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
     """Copy `tensors` into `model` in place, so ties hold; RequestError lists all that differs."""
-    own = named_tensors(model)
+    copy_tensors(named_tensors(model), tensors, source)
+
+
+def load_adapter(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
+    """The same for the model's adapter."""
+    copy_tensors(adapter_tensors(model) or {}, tensors, source)
+
+
+def copy_tensors(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], source: str) -> None:
+    """Copy `tensors` into those of the same names; RequestError lists all that differs."""
     problems = differences(own, tensors)
     if problems:
         raise RequestError(f"{source} does not fit this model: {'; '.join(problems)}.")

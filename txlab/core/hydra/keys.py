@@ -36,6 +36,7 @@ OWNED = {
     "log_every_n_steps": "train.log_every",
     "default_root_dir": "run_dir",
     "overfit_batches": "debug=overfit",
+    "fast_dev_run": "debug=fast",
     "enable_checkpointing": "train.save_every",
     "logger": "logger",
     "callbacks": "callbacks",
@@ -97,19 +98,15 @@ def parts(kind: Any) -> list[Any]:
 
 
 def unknown_key(key: str, parent: str, fields: list[str]) -> str:
-    """One line for a key that does not exist: the nearest ones, else those beside it."""
+    """One line for a key that does not exist: near ones, the same word elsewhere, else all."""
     leaf = key[len(parent) :].lstrip(".").partition(".")[0]
-    near = difflib.get_close_matches(leaf, fields, n=3, cutoff=0.6)
-    if not near:
-        near = [path.partition(".")[2] or path for path in every_key() if path.endswith(f".{leaf}")]
-        full = [path for path in every_key() if path.endswith(f".{leaf}")]
-        if full:
-            return f"unknown key {key}. Did you mean {' or '.join(full[:3])}?"
-        where = f" Keys of {parent}:" if parent else " Keys:"
-        return f"unknown key {key}.{where} {', '.join(sorted(f for f in fields if f != 'name'))}."
-    return (
-        f"unknown key {key}. Did you mean {' or '.join(f'{parent}.{n}'.lstrip('.') for n in near)}?"
-    )
+    close = difflib.get_close_matches(leaf, fields, n=3, cutoff=0.6)
+    near = [f"{parent}.{name}".lstrip(".") for name in close]
+    near = near or [path for path in every_key() if path.endswith(f".{leaf}")][:3]
+    if near:
+        return f"unknown key {key}. Did you mean {' or '.join(near)}?"
+    where = f" Keys of {parent}:" if parent else " Keys:"
+    return f"unknown key {key}.{where} {', '.join(sorted(f for f in fields if f != 'name'))}."
 
 
 def owners_of(key: str) -> list[str]:

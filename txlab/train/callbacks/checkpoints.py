@@ -13,7 +13,7 @@ from txlab.core.errors import RunError
 from txlab.train import checkpoint
 from txlab.train.resume import IDENTITY
 from txlab.train.state import random_state
-from txlab.train.weights import named_tensors
+from txlab.train.weights import adapter_tensors, named_tensors
 
 
 class Preempted(RunError):
@@ -39,6 +39,7 @@ class Checkpoints(Callback):
         save_every: int | None = None,
         keep_last: int = 2,
         resumed_step: int = -1,
+        origin: str | None = None,
     ) -> None:
         self.folder = run_dir / checkpoint.FOLDER
         self.config = config
@@ -47,6 +48,7 @@ class Checkpoints(Callback):
         self.save_every = save_every
         self.keep_last = keep_last
         self.saved_step = resumed_step
+        self.origin = origin
         self._stop: str | None = None
         self._handlers: dict[int, Any] = {}
 
@@ -83,10 +85,14 @@ class Checkpoints(Callback):
         module.watch.stop()
         generators = _of_all_ranks(random_state(), trainer.world_size)
         if trainer.is_global_zero:
+            adapter = adapter_tensors(module.model)
+            named_elsewhere = adapter is not None and self.origin is not None
             checkpoint.save(
                 self.folder,
                 step,
-                tensors=named_tensors(module.model),
+                tensors=None if named_elsewhere else named_tensors(module.model),
+                adapter=adapter,
+                origin=self.origin,
                 state={**module.state(), "random": generators, "data": self.facts},
                 config=self.config,
                 save_tokenizer=None if self.tokenizer is None else self.tokenizer.save,
