@@ -68,7 +68,7 @@ def test_exit_statuses():
 def test_python_names():
     assert list(inspect.signature(txlab.compose).parameters) == ["overrides"]
     assert list(inspect.signature(txlab.build).parameters) == ["config"]
-    assert list(inspect.signature(txlab.load).parameters) == ["path"]
+    assert list(inspect.signature(txlab.load).parameters) == ["path", "merge"]
     assert txlab.Slot is type(SLOTS["model.attn"])
     from txlab.nn.attention import MHA, SoftmaxAttention, attention
     from txlab.nn.ffn import ffn

@@ -37,11 +37,14 @@ def build(config: "Config") -> "Model":
     return build(config)
 
 
-def load(path: str | Path) -> "Model":
-    """The trained model of a run folder or checkpoint, in eval mode; needs nothing else."""
+def load(path: str | Path, *, merge: bool = True) -> "Model":
+    """The trained model of a run folder or checkpoint, in eval mode; needs nothing else.
+
+    An adapter is worked into the weights; with `merge=False` it stays beside them.
+    """
     from txlab.loading import load
 
-    return load(path)
+    return load(path, merge=merge)
 
 
 def __getattr__(name: str) -> Any:

@@ -2,33 +2,87 @@
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from txlab.core.errors import RequestError
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from txlab.data.tokenizer import Tokenizer
     from txlab.models import Model
     from txlab.schema import Config
+    from txlab.train.origin import Origin
 
 
 def build(config: "Config", *, weights: bool = True) -> "Model":
     """A new model, initialised by `config.seed`, or with the weights at `model.init_from`.
 
-    `weights=False`: these are not read, since others are about to be loaded.
+    Its adapter is in it, if it is to have one. `weights=False`: these are not read, since others
+    are about to be loaded.
     """
     from txlab.models import model_slot
-    from txlab.train.checkpoint import find
+    from txlab.nn.adapter import adapter
     from txlab.train.state import seeded
-    from txlab.train.weights import load_tensors
 
     with seeded(config.seed):
         model = model_slot.build(config.model, config.model.dims())
+    with seeded(config.seed):
+        adapter.build(config.adapter).inject(model)
     if weights and config.model.init_from is not None:
-        source = find(Path(config.model.init_from))
-        load_tensors(model, source.weights(), f"model.init_from={source.path}")
+        Source(Path(config.model.init_from)).fill(model)
     return model
+
+
+@dataclass(frozen=True)
+class Source:
+    """Plain weights at a place: a run, a checkpoint. An adapter found there is worked into them."""
+
+    place: Path
+
+    @cached_property
+    def path(self) -> Path:
+        """The folder that holds them."""
+        from txlab.train.checkpoint import find
+
+        return find(self.place).path
+
+    @cached_property
+    def tensors(self) -> dict[str, "Tensor"]:
+        """The tensors by name, on the CPU."""
+        from txlab.train.weights import named_tensors
+        from txlab.train.checkpoint import ADAPTER, Checkpoint
+
+        found = Checkpoint(self.path)
+        return named_tensors(load(self.path)) if found.has(ADAPTER) else found.weights()
+
+    @cached_property
+    def sha256(self) -> str:
+        """Fingerprint of what is stored, whatever a merge makes of it on this machine."""
+        from txlab.train.checkpoint import ADAPTER, Checkpoint
+        from txlab.train.origin import fingerprint, read_origin
+
+        found = Checkpoint(self.path)
+        if not found.has(ADAPTER):
+            return fingerprint(self.tensors)
+        origin = read_origin(found)
+        base = origin.sha256 if origin is not None else fingerprint(found.weights())
+        return fingerprint(found.adapter(), on=base)
+
+    def fill(self, model: "Model") -> None:
+        """Copy the weights into `model`; RequestError where they do not fit."""
+        from txlab.train.weights import load_tensors
+
+        load_tensors(model, self.tensors, f"model.init_from={self.path}")
+
+    def origin(self) -> "Origin":
+        """Place and fingerprint, for a checkpoint that builds on these weights."""
+        from txlab.train.origin import Origin
+
+        return Origin(str(self.path), self.sha256)
 
 
 def sized(config: "Config", tokenizer: "Tokenizer | None") -> "Config":
@@ -45,19 +99,55 @@ def sized(config: "Config", tokenizer: "Tokenizer | None") -> "Config":
     return dataclasses.replace(config, model=dataclasses.replace(config.model, vocab_size=size))
 
 
-def load(path: str | Path) -> "Model":
+def load(path: str | Path, *, merge: bool = True) -> "Model":
     """The model of a checkpoint, or of a run's newest one, in eval mode, with `tokenizer` attached.
 
-    Needs nothing but the folder. RequestError where it is damaged, foreign, or of a missing plugin.
+    Needs nothing but the folder, and for a checkpoint of an adapter alone the weights it names.
+    An adapter is worked into the weights, so that the model is a plain one; with `merge=False` it
+    stays beside them. RequestError where the folder is damaged, foreign, or of a missing plugin.
     """
-    from txlab.train.checkpoint import find
-    from txlab.train.weights import load_tensors
+    from txlab.train.weights import load_adapter, load_tensors
+    from txlab.nn.adapter import adapter_of
+    from txlab.train.checkpoint import ADAPTER, WEIGHTS, find
 
     found = find(Path(path))
     config = saved_config(found.path)
     model = build(config, weights=False)
-    load_tensors(model, found.weights(), str(found.path / "weights.safetensors"))
+    base = start_of(found.path) if found.has(ADAPTER) and not found.has(WEIGHTS) else None
+    weights = found.weights() if base is None else base.tensors
+    load_tensors(model, weights, str(found.path / WEIGHTS if base is None else base.path))
+    adapter = adapter_of(model)
+    if adapter is not None:
+        load_adapter(model, found.adapter(), str(found.path / ADAPTER))
+        if merge:
+            adapter.bake(model)
     object.__setattr__(model, "tokenizer", saved_tokenizer(found.path, config))
+    return model.eval()
+
+
+def start_of(checkpoint: Path) -> Source | None:
+    """The weights that a checkpoint's run started from and that it still needs; None: no others.
+
+    RequestError where they are gone or have changed.
+    """
+    from txlab.train.checkpoint import Checkpoint
+    from txlab.train.origin import read_origin
+
+    origin = read_origin(Checkpoint(checkpoint))
+    if origin is None:
+        return None
+    source = Source(Path(origin.path))
+    origin.verify(source.sha256, checkpoint)
+    return source
+
+
+def load_start(checkpoint: Path) -> "Model":
+    """The model as it was when the checkpoint's run started, in eval mode."""
+    config = saved_config(checkpoint)
+    source = start_of(checkpoint)
+    model = build(config, weights=source is None)
+    if source is not None:
+        source.fill(model)
     return model.eval()
 
 

@@ -8,6 +8,7 @@ from txlab.data.source import Data
 from txlab.data.text import Text
 from txlab.data.tokenizer import BPE, Tokenizer
 from txlab.models import Decoder, Model
+from txlab.nn.adapter import Adapter, NoAdapter
 from txlab.objectives import NextToken, Objective
 from txlab.train.config import Train
 from txlab.train.optim import AdamW, Optim
@@ -30,6 +31,8 @@ class Config:
     """Modules to import first; their options are then known."""
     model: Model.Config = field(default_factory=lambda: Decoder.Config())
     """The network."""
+    adapter: Adapter.Config = field(default_factory=lambda: NoAdapter.Config())
+    """What trains in place of the network's own weights."""
     tokenizer: Tokenizer.Config = field(default_factory=lambda: BPE.Config())
     """Text to ids."""
     data: Data.Config = field(default_factory=lambda: Text.Config())

@@ -1,7 +1,20 @@
 """What a model is trained for, slot `objective`."""
 
+from txlab.objectives.dpo import DPO, dpo_loss
+from txlab.objectives.frozen import Frozen
 from txlab.objectives.linear_ce import linear_ce_sum
 from txlab.objectives.next_token import NextToken
 from txlab.objectives.objective import Loss, Objective, objective
+from txlab.objectives.token_logprobs import token_logprobs
 
-__all__ = ["Loss", "NextToken", "Objective", "linear_ce_sum", "objective"]
+__all__ = [
+    "DPO",
+    "Frozen",
+    "Loss",
+    "NextToken",
+    "Objective",
+    "dpo_loss",
+    "linear_ce_sum",
+    "objective",
+    "token_logprobs",
+]

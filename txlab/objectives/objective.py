@@ -1,9 +1,9 @@
 """The slot of objectives: what a step's batch is trained towards."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from txlab.core.config import Component
 from txlab.core.slot import Slot
@@ -22,8 +22,12 @@ class Loss:
     """Further figures, each as (sum, count), without graph."""
 
 
-class Objective:
-    """Turns a model and a batch into a loss: `forward(model, batch) -> Loss`."""
+class Objective(nn.Module):
+    """Turns a model and a batch into a loss: `forward(model, batch) -> Loss`.
+
+    Networks that an objective owns are its submodules and move with it; `Frozen` holds those that
+    do not train. The model that is trained is none of them.
+    """
 
     @dataclass
     class Config(Component):
@@ -34,8 +38,16 @@ class Objective:
     additive: ClassVar[bool] = True
     """Whether losses of micro-batches add up to the loss of the whole; else a step stays whole."""
 
+    lines: ClassVar[int] = 1
+    """Rows of a batch that make up one item: 2 where chosen and rejected stand in turn."""
+    needs_start: ClassVar[bool] = False
+    """Whether `bind` must be given the model as it started, also where a run is resumed."""
+
     def __init__(self, config: Config) -> None:
         super().__init__()
+
+    def bind(self, model: nn.Module) -> None:
+        """Called once with the model as it starts: weights and adapter in, nothing trained."""
 
     def count(self, batch: Batch) -> Tensor:
         """Number of supervised items in `batch`, known without running the model."""
@@ -44,8 +56,9 @@ class Objective:
     def forward(self, model: Any, batch: Batch) -> Loss:
         raise NotImplementedError
 
-    def __call__(self, model: Any, batch: Batch) -> Loss:
-        return self.forward(model, batch)
+    if TYPE_CHECKING:  # nn.Module's own says nothing of its arguments
+
+        def __call__(self, model: Any, batch: Batch) -> Loss: ...
 
 
 objective = Slot("objective", Objective, doc="What the model is trained for.")

@@ -3,6 +3,7 @@
 What Hydra would drop, guess or refuse with advice that is wrong here is refused in our own words.
 """
 
+import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,10 @@ LENGTHS = ("train.steps", "train.tokens", "train.epochs")
 _FLAGS_WITH_VALUE = {
     *("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn"),
     *("--config-dir", "-cd", "--info", "-i", "--experimental-rerun"),
+}
+_FLAGS = _FLAGS_WITH_VALUE | {
+    *("--help", "-h", "--hydra-help", "--version", "--resolve", "--run", "-r", "--multirun", "-m"),
+    *("--shell-completion", "-sc"),
 }
 
 
@@ -59,6 +64,11 @@ def split_flags(words: Sequence[str]) -> tuple[list[str], list[str]]:
     takes_value = False
     for word in words:
         is_flag = word.startswith("-") or takes_value
+        name = word.partition("=")[0]
+        if word.startswith("-") and not takes_value and name not in _FLAGS:
+            near = difflib.get_close_matches(name, _FLAGS, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}?" if near else "--hydra-help lists them."
+            raise RequestError(f"unknown flag {name}: {hint}")
         takes_value = word in _FLAGS_WITH_VALUE
         (flags if is_flag else overrides).append(word)
     return flags, overrides
@@ -90,6 +100,8 @@ def _normal(word: Word, multirun: bool) -> Word:
 
 def _option(word: Word, multirun: bool) -> Word:
     value = word.value or ""
+    if "none" in SLOTS[word.key].options:
+        value = ",".join("none" if part == "null" else part for part in choices(value))
     if word.prefix == "~" or value in ("", "null"):
         raise RequestError(
             f"{word}: a slot cannot be empty; it takes {', '.join(SLOTS[word.key].options)}."
@@ -100,7 +112,7 @@ def _option(word: Word, multirun: bool) -> Word:
             raise RequestError(f"{word} names {len(names)} options: add -m to run them all.")
         for name in names:
             SLOTS[word.key].option(name.strip().strip("'\""))
-    return replace(word, prefix="")
+    return replace(word, prefix="", value=value)
 
 
 def _no_prefix(word: Word) -> RequestError:

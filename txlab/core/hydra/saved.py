@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _PLUGINS = "_plugins_"
 _EXECUTABLE = ("trainer", "logger", "callbacks")
+_LATER = {"adapter": "none"}
+"""Slots that did not exist when older configs were saved, with the option that changes nothing."""
 
 
 def to_yaml(config: "Config") -> str:
@@ -58,6 +60,8 @@ def from_yaml(text: str, source: str = "the saved config") -> "Config":
     from txlab.schema import Config
 
     node = blank(Config, "")
+    for path, name in _LATER.items():
+        tree.setdefault(path, {"name": name})
     for path in sorted(SLOTS, key=lambda slot: slot.count(".")):
         given = _at(tree, path)
         if not isinstance(given, Mapping):
