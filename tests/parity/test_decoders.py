@@ -7,8 +7,9 @@ import torch
 import transformers
 from torch import Tensor
 
-from tests.parity.mapping import interleave, renamed, twin
+from tests.parity.mapping import twin
 from txlab.models import Decoder
+from txlab.models.hf.mapping import interleave
 
 transformers.logging.set_verbosity_error()
 VOCAB, LENGTH = 61, 12
@@ -34,7 +35,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral": ("Mistral", {"num_key_value_heads": 2, "sliding_window": 4}),
     "mistral head_dim": ("Mistral", {"num_key_value_heads": 1, "sliding_window": 5, "head_dim": 6}),
     "qwen2": ("Qwen2", {"num_key_value_heads": 2, "tie_word_embeddings": True}),
-    "qwen3": ("Qwen3", {"num_key_value_heads": 2, "head_dim": 16, "rms_norm_eps": 1e-5}),
+    "qwen3": ("Qwen3", {"num_key_value_heads": 2, "head_dim": 16, "rms_norm_eps": 1e-4}),
 }
 
 
@@ -120,8 +121,3 @@ def test_reordering_back_restores_every_bit() -> None:
     assert not torch.equal(there["layers.0.attn.q.bias"], ours.layers[0].attn.q.bias)
     for name, tensor in ours.state_dict().items():
         assert torch.equal(back[name], tensor), name
-
-
-def test_a_tensor_without_a_row_in_the_table_is_refused() -> None:
-    with pytest.raises(KeyError, match=r"layers\.0\.self_attn.sinks: 0 rows"):
-        renamed({"model.layers.0.self_attn.sinks": torch.zeros(4)}, [])

@@ -28,6 +28,8 @@ class SoftmaxAttention(Mixer):
         """Squash scores to `softcap * tanh(score / softcap)` (Gemma 2, 2024); None: leave them."""
         qk_norm: bool = False
         """RMSNorm over each head's queries and keys, before rotation (Dehghani et al. 2023)."""
+        qk_norm_eps: float = 1e-5
+        """Added to the mean square in that norm."""
         dropout: float | None = None
         """Dropout of attention weights; None: the model's dropout."""
         qkv_bias: bool = False
@@ -60,8 +62,9 @@ class SoftmaxAttention(Mixer):
         self.v = nn.Linear(dims.dim, narrow, bias=config.qkv_bias)
         self.o = nn.Linear(wide, dims.dim, bias=config.out_bias)
         head = replace(dims, dim=self.head_dim)
-        self.q_norm = RMSNorm(RMSNorm.Config(), head) if config.qk_norm else None
-        self.k_norm = RMSNorm(RMSNorm.Config(), head) if config.qk_norm else None
+        head_norm = RMSNorm.Config(eps=config.qk_norm_eps)
+        self.q_norm = RMSNorm(head_norm, head) if config.qk_norm else None
+        self.k_norm = RMSNorm(head_norm, head) if config.qk_norm else None
 
     @staticmethod
     def kv_heads(config: Config, dims: Dims) -> int:
