@@ -40,6 +40,8 @@ def test_bad_requests_say_one_line_and_leave_nothing(tmp_path: Path):
         ["+recipe=pretrain", "-m", "run_dir=file/below", "seed=1,2"],
         ["+recipe=pretrain", "--cfg", "job", "seed=x"],
         ["-m", "model.attn=mha,gqx"],
+        ["--cfg", "job", "-m", "seed=1,2"],
+        ["--mltirun", "seed=1,2"],
     ]
     for said in run(lines, tmp_path, []):
         message, status = said.splitlines()

@@ -44,10 +44,13 @@ def main(words: Sequence[str]) -> int:
     try:
         with translated():
             start(job)()
-    except OSError as error:  # a run's own errors are kept; this is Hydra making a sweep's folder
+    # The errors of runs are kept in `job`; what arrives here is Hydra's word on the request.
+    except OSError as error:
         raise RequestError(
             f"{error.filename}: {error.strerror}; choose another run_dir."
         ) from error
+    except (ValueError, AssertionError) as error:
+        raise RequestError(str(error)) from error
     if _failure is not None:
         raise _failure
     return sweep.worst_status
