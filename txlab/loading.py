@@ -1,7 +1,7 @@
 """A model from a config (`build`), or from the folder of a run or checkpoint (`load`)."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -39,25 +39,27 @@ def build(config: "Config", *, weights: bool = True) -> "Model":
 
 @dataclass(frozen=True)
 class Source:
-    """Plain weights at a place: a run, a checkpoint. An adapter found there is worked into them."""
+    """Plain weights at a place: a run, a checkpoint, a Hugging Face directory.
+
+    An adapter found there is worked into them.
+    """
 
     place: Path
 
     @cached_property
     def path(self) -> Path:
         """The folder that holds them."""
-        from txlab.train.checkpoint import find
-
-        return find(self.place).path
+        return folder_of(self.place)
 
     @cached_property
-    def tensors(self) -> dict[str, "Tensor"]:
+    def tensors(self) -> Mapping[str, "Tensor"]:
         """The tensors by name, on the CPU."""
-        from txlab.train.weights import named_tensors
         from txlab.train.checkpoint import ADAPTER, Checkpoint
+        from txlab.train.weights import named_tensors
 
-        found = Checkpoint(self.path)
-        return named_tensors(load(self.path)) if found.has(ADAPTER) else found.weights()
+        if Checkpoint(self.path).has(ADAPTER):
+            return named_tensors(load(self.path))
+        return saved_weights(self.path)
 
     @cached_property
     def sha256(self) -> str:
@@ -102,19 +104,20 @@ def sized(config: "Config", tokenizer: "Tokenizer | None") -> "Config":
 def load(path: str | Path, *, merge: bool = True) -> "Model":
     """The model of a checkpoint, or of a run's newest one, in eval mode, with `tokenizer` attached.
 
-    Needs nothing but the folder, and for a checkpoint of an adapter alone the weights it names.
-    An adapter is worked into the weights, so that the model is a plain one; with `merge=False` it
-    stays beside them. RequestError where the folder is damaged, foreign, or of a missing plugin.
+    A Hugging Face directory is one too. Needs nothing but the folder, and for a checkpoint of an
+    adapter alone the weights it names. An adapter is worked into the weights, so that the model is
+    a plain one; with `merge=False` it stays beside them. RequestError where the folder is damaged,
+    foreign, or of a missing plugin.
     """
-    from txlab.train.weights import load_adapter, load_tensors
     from txlab.nn.adapter import adapter_of
-    from txlab.train.checkpoint import ADAPTER, WEIGHTS, find
+    from txlab.train.checkpoint import ADAPTER, WEIGHTS, Checkpoint
+    from txlab.train.weights import load_adapter, load_tensors
 
-    found = find(Path(path))
+    found = Checkpoint(folder_of(Path(path)))
     config = saved_config(found.path)
     model = build(config, weights=False)
     base = start_of(found.path) if found.has(ADAPTER) and not found.has(WEIGHTS) else None
-    weights = found.weights() if base is None else base.tensors
+    weights = saved_weights(found.path) if base is None else base.tensors
     load_tensors(model, weights, str(found.path / WEIGHTS if base is None else base.path))
     adapter = adapter_of(model)
     if adapter is not None:
@@ -151,11 +154,35 @@ def load_start(checkpoint: Path) -> "Model":
     return model.eval()
 
 
+def folder_of(path: Path) -> Path:
+    """The folder of the model at `path`: a checkpoint, a run's newest one, a foreign directory."""
+    from txlab.models import hf
+    from txlab.train.checkpoint import find
+
+    return path if hf.is_directory(path) else find(path).path
+
+
+def saved_weights(checkpoint: Path) -> Mapping[str, "Tensor"]:
+    """The tensors in a checkpoint by name, on the CPU."""
+    from txlab.models import hf
+    from txlab.train.checkpoint import Checkpoint
+
+    if hf.is_directory(checkpoint):
+        return hf.weights(checkpoint)
+    return Checkpoint(checkpoint).weights()
+
+
 def saved_config(checkpoint: Path) -> "Config":
-    """The config a checkpoint was trained with."""
+    """The config a checkpoint was trained with; of a foreign directory its model and tokenizer."""
     from txlab.core.hydra import from_yaml
+    from txlab.data.tokenizer import Pretrained
+    from txlab.models import hf
+    from txlab.schema import Config
     from txlab.train.checkpoint import CONFIG, Checkpoint
 
+    if hf.is_directory(checkpoint):
+        found = hf.model_config(checkpoint)
+        return Config(model=found, tokenizer=Pretrained.Config(path=str(checkpoint)))
     return from_yaml(Checkpoint(checkpoint).config(), str(checkpoint / CONFIG))
 
 
@@ -175,12 +202,11 @@ def inherited(config: "Config", words: Sequence[str]) -> tuple["Config", list[st
     change. Recipes' model keys give way: they describe a model that is trained from scratch.
     """
     from txlab.core.hydra.surgery import amend, changes
-    from txlab.train.checkpoint import find
 
     source = config.model.init_from
     if source is None:
         return config, []
-    saved = saved_config(find(Path(source)).path)
+    saved = saved_config(folder_of(Path(source)))
     saved.model.init_from = source
     for word in words:
         if word.startswith("tokenizer"):

@@ -53,15 +53,14 @@ def train(config: "Config", name: str | None = None) -> dict[str, Any]:
 def prepare_data(config: "Config", resumed: "Checkpoint | None" = None) -> "Data":
     """Tokenised data, in the tokens of the model that is resumed or started from, if any."""
     from txlab.data.source import data
-    from txlab.loading import saved_config, saved_tokenizer
-    from txlab.train.checkpoint import find
+    from txlab.loading import folder_of, saved_config, saved_tokenizer
 
     tokenizer: Any = config.tokenizer
-    source = resumed
+    source = None if resumed is None else resumed.path
     if source is None and config.model.init_from is not None:
-        source = find(Path(config.model.init_from))
+        source = folder_of(Path(config.model.init_from))
     if source is not None:
-        tokenizer = saved_tokenizer(source.path, saved_config(source.path)) or tokenizer
+        tokenizer = saved_tokenizer(source, saved_config(source)) or tokenizer
     made = data.build(config.data, tokenizer, context=config.model.context, seed=config.seed)
     made.prepare()
     return made
