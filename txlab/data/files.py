@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from txlab.core.errors import RequestError
 
@@ -73,12 +74,40 @@ def documents(files: Sequence[Path], field: str) -> Iterator[str]:
                 )
                 yield text.replace("\r\n", "\n").replace("\r", "\n")
             else:
-                yield from _lines(file, field)
+                for number, start, line in _lines(file):
+                    yield _entry(line, field, file, number, start)
         except OSError as error:
             raise _unreadable(file, error) from error
 
 
-def _lines(file: Path, field: str) -> Iterator[str]:
+def objects(files: Sequence[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(file and line, object) of every line of .jsonl files that is not blank."""
+    for file in files:
+        if file.suffix.lower() != ".jsonl":
+            raise RequestError(f"{file}: expected a .jsonl file, one JSON object a line.")
+        try:
+            for number, start, line in _lines(file):
+                where = f"{file}, line {number}"
+                entry = _object(line, where, start, "an object")
+                _texts(line, entry, where)
+                yield where, entry
+        except OSError as error:
+            raise _unreadable(file, error) from error
+
+
+def _texts(line: str, entry: object, where: str) -> None:
+    """RequestError where some string in the entry holds half a surrogate pair."""
+    if "\\u" in line:
+        try:
+            json.dumps(entry, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise RequestError(
+                f"{where}: it holds half of a surrogate pair; expected text."
+            ) from error
+
+
+def _lines(file: Path) -> Iterator[tuple[int, int, str]]:
+    """(line number, its first byte, text) of lines that are not blank."""
     start = 0
     with open(file, "rb") as stream:
         for number, raw in enumerate(stream, 1):
@@ -86,31 +115,36 @@ def _lines(file: Path, field: str) -> Iterator[str]:
             start += len(raw) - len(line)
             body = line.strip(b" \t\r\n")
             if body:
-                lead = len(line) - len(line.lstrip(b" \t\r\n"))
-                yield _entry(
-                    _decode(body, file, number, start + lead), field, file, number, start + lead
-                )
+                first = start + len(line) - len(line.lstrip(b" \t\r\n"))
+                yield number, first, _decode(body, file, number, first)
             start += len(line)
 
 
-def _entry(line: str, field: str, file: Path, number: int, start: int) -> str:
-    """The text under `field` of one JSON object; RequestError with file, line, byte otherwise."""
-    where = f"{file}, line {number}, byte"
+def _object(line: str, where: str, start: int, expected: str) -> dict[str, Any]:
+    """The JSON object in a line; RequestError with file, line, byte otherwise."""
     try:
         entry = json.loads(line)
     except json.JSONDecodeError as error:
         byte = start + len(line[: error.pos].encode())
         raise RequestError(
-            f"{where} {byte}: {error.msg}; expected one JSON object a line."
+            f"{where}, byte {byte}: {error.msg}; expected one JSON object a line."
         ) from error
     except (ValueError, RecursionError) as error:
         raise RequestError(
-            f"{where} {start}: {str(error).splitlines()[0]}; expected one JSON object a line."
+            f"{where}, byte {start}: {str(error).splitlines()[0]}; expected one JSON object a line."
         ) from error
     if not isinstance(entry, dict):
         raise RequestError(
-            f"{where} {start}: this is a JSON {_kind(entry)}; expected an object with {field!r}."
+            f"{where}, byte {start}: this is a JSON {_kind(entry)}; expected {expected}."
         )
+    return entry
+
+
+def _entry(line: str, field: str, file: Path, number: int, start: int) -> str:
+    """The text under `field` of one JSON object; RequestError with file, line, byte otherwise."""
+    where = f"{file}, line {number}"
+    entry = _object(line, where, start, f"an object with {field!r}")
+    where = f"{where}, byte"
     if field not in entry:
         raise RequestError(
             f"{where} {start}: no field {field!r} (data.field=NAME chooses); "

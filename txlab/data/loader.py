@@ -81,7 +81,7 @@ class EpochBatches(IterableDataset[Batch]):
         begin = (number * self.world + self.rank) * size
         batch = self.rows.batch([min(i, last) for i in range(begin, begin + size)])
         there = max(0, last + 1 - begin)
-        return batch if there >= size else unsupervised(batch, there)
+        return batch if there >= size else unsupervised(batch, there * self.rows.lines)
 
     def __iter__(self) -> Iterator[Batch]:
         first, every = _worker()

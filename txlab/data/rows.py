@@ -1,7 +1,7 @@
 """Rows: what a data set is made of, by index."""
 
 from collections.abc import Sequence
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -11,6 +11,9 @@ from txlab.data.batch import IGNORE, Batch
 
 class Rows:
     """A map-style data set: `len(rows)`; `rows[i]` is a `Batch` of tensors without row axis [t]."""
+
+    lines: ClassVar[int] = 1
+    """Rows of a batch that one index makes; where they are several, `rows[i]` is [lines t]."""
 
     def __len__(self) -> int:
         raise NotImplementedError

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from txlab.core.config import Component
 from txlab.core.slot import Slot
@@ -18,6 +18,9 @@ class Data:
     `prepare()` does all the work and may be called by several processes at once; after it
     `tokenizer`, `train`, `val` and `facts` are there.
     """
+
+    reads: ClassVar[str] = "documents"
+    """What files hold for it: documents, chats or pairs; the contracts bring such files along."""
 
     tokenizer: Tokenizer
     train: Rows

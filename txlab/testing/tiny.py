@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -140,3 +140,43 @@ def tokenizer(folder: Path, vocab_size: int = 320) -> Path:
     settings = {**made.special, "add_bos_token": True, "chat_template": made.template}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
     return folder
+
+
+def chats(folder: Path) -> Path:
+    """A .jsonl file in `folder` of chats with one or two turns, as many as `texts`."""
+    return _lines(folder / "chats.jsonl", ({"messages": chat} for chat in _chats()))
+
+
+def pairs(folder: Path) -> Path:
+    """A .jsonl file in `folder` of prompts with a chosen and a rejected answer."""
+    return _lines(
+        folder / "pairs.jsonl",
+        (
+            {"prompt": chat[:-1], "chosen": chat[-1]["content"], "rejected": "No, thanks."}
+            for chat in _chats()
+        ),
+    )
+
+
+def _chats() -> Iterator[list[dict[str, str]]]:
+    source = random.Random(0)
+    for number in range(len(texts())):
+        chat = []
+        for turn in range(1 + number % 2):
+            first, second = source.sample(WORDS, 2)
+            asked = f"Note {number}. {first}?" if turn == 0 else f"{first}?"
+            chat += [
+                {"role": "user", "content": asked},
+                {"role": "assistant", "content": f"{second} {first}."},
+            ]
+        yield chat
+
+
+def _lines(file: Path, entries: Iterator[Any]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
+    return file
+
+
+FILES: dict[str, Callable[[Path], Path]] = {"documents": corpus, "chats": chats, "pairs": pairs}
+"""Makes files of what a data option reads (`Data.reads`)."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
+from types import MappingProxyType
 from typing import Any, Self
 
 from txlab.core.errors import RequestError
@@ -44,6 +45,7 @@ class BPE(LibraryTokenizer):
             self.require(self.min_frequency > 0, "min_frequency", "a number above 0")
 
     bos_id, eos_id, pad_id = range(3)
+    control = MappingProxyType({spelling: i for i, spelling in enumerate(CONTROL)})
     end_ids = (eos_id, CONTROL.index(END))
     special = SPECIAL
 

@@ -18,7 +18,6 @@ from txlab.testing.assertions import expect
 from txlab.testing.harness import Subject, contract
 
 DATA = "data"
-CONTEXT = 16
 Row = tuple[int, ...]
 
 
@@ -32,7 +31,7 @@ def prepared(subject: Subject, *, seed: int = 0, **fields: Any) -> Iterator[Any]
 def _made(subject: Subject, folder: Path, seed: int, fields: dict[str, Any]) -> Any:
     given: dict[str, Any] = {"batch_size": 4}
     if subject.has("path"):
-        given["path"] = str(tiny.corpus(folder / "texts"))
+        given["path"] = str(tiny.FILES[subject.option.cls.reads](folder / "files"))
     if subject.has("cache_dir"):
         given["cache_dir"] = str(folder / "cache")
     if subject.has("val_fraction"):
@@ -40,16 +39,29 @@ def _made(subject: Subject, folder: Path, seed: int, fields: dict[str, Any]) -> 
     built = subject.build(
         BPE.Config(vocab_size=300),
         config=subject.config(**given | fields),
-        context=CONTEXT,
+        context=context(subject),
         seed=seed,
     )
     built.prepare()
     return built
 
 
+def context(subject: Subject) -> int:
+    """Tokens a row: documents are cut into small ones, chats must fit in."""
+    return 16 if subject.option.cls.reads == "documents" else 128
+
+
 def rows_of(batches: Any) -> list[Row]:
-    """The token rows of batches, in order."""
-    return [tuple(row) for batch in batches for row in batch["tokens"].tolist()]
+    """The token rows of batches, in order, without padding: its width is the batch's matter."""
+    return [
+        tuple(tokens[valid].tolist())
+        for batch in batches
+        for tokens, valid in zip(batch["tokens"], _valid(batch), strict=True)
+    ]
+
+
+def _valid(batch: Any) -> Tensor:
+    return batch.get("valid", torch.ones_like(batch["tokens"], dtype=torch.bool))
 
 
 def supervised(batches: Any) -> int:
@@ -58,23 +70,39 @@ def supervised(batches: Any) -> int:
 
 
 def all_rows(rows: Any) -> list[Row]:
-    return [tuple(rows[i]["tokens"].tolist()) for i in range(len(rows))]
+    return rows_of(rows.batch([i]) for i in range(len(rows)))
+
+
+def lines_of(rows: Any) -> Iterator[tuple[int, Any]]:
+    """(index, row) of every row of tensors [t]; an index may make several."""
+    for i in range(len(rows)):
+        batch = rows.batch([i])
+        for line in range(rows.lines):
+            yield i, {name: tensor[line] for name, tensor in batch.items()}
 
 
 @contract(DATA)
 def rows_are_well_formed(subject: Subject) -> None:
-    """A row has `context` tokens and labels in the vocabulary; optional keys have its length."""
+    """A row has at most `context` tokens, labels in the vocabulary, all keys of one length.
+
+    Rows of documents have exactly as many: there the context is filled.
+    """
+    most = context(subject)
     with prepared(subject) as built:
         for part in (built.train, built.val):
             expect(len(part) > 0, "there are no rows")
-            for i in range(len(part)):
-                _well_formed(part[i], built.tokenizer.vocab_size, i)
+            for i, row in lines_of(part):
+                width = len(row["tokens"])
+                full = width == most or (width < most and built.reads != "documents")
+                expect(full, f"row {i} has {width} tokens, the context {most}")
+                _well_formed(row, built.tokenizer.vocab_size, i)
 
 
 def _well_formed(row: Batch, vocab_size: int, number: int) -> None:
+    width = len(row["tokens"])
     for name, tensor in row.items():
         shape = tuple(cast(Tensor, tensor).shape)
-        expect(shape == (CONTEXT,), f"row {number}: {name} has shape {shape}")
+        expect(shape == (width,), f"row {number}: {name} has shape {shape}")
     tokens, labels = row["tokens"], row["labels"]
     expect(tokens.dtype == labels.dtype == torch.long, f"row {number}: tokens are {tokens.dtype}")
     expect(int(tokens.min()) >= 0 and int(tokens.max()) < vocab_size, f"row {number}: alien tokens")
@@ -85,15 +113,14 @@ def _well_formed(row: Batch, vocab_size: int, number: int) -> None:
         expect(bool((labels[~row["valid"]] == IGNORE).all()), f"row {number}: padding has labels")
     if "positions" in row:
         low, high = int(row["positions"].min()), int(row["positions"].max())
-        expect(low >= 0 and high < CONTEXT, f"row {number}: positions from {low} to {high}")
+        expect(low >= 0 and high < width, f"row {number}: positions from {low} to {high}")
 
 
 @contract(DATA)
 def labels_are_the_next_tokens(subject: Subject) -> None:
     """A label is the token after its own, shifted once, and never one of another document."""
     with prepared(subject) as built:
-        for i in range(len(built.train)):
-            row = built.train[i]
+        for i, row in lines_of(built.train):
             labels, following = row["labels"][:-1], row["tokens"][1:]
             kept = labels != IGNORE
             expect(
@@ -163,9 +190,8 @@ def splits_change_no_step(subject: Subject) -> None:
             ranks = [rows_of(whole.step_batches(rank=r, world=2).at(step)) for r in range(2)]
             expect(ranks[0] + ranks[1] == one, f"step {step} of 2 ranks has other rows")
             parts = cut.step_batches().at(step)
-            expect(
-                [len(part["tokens"]) for part in parts] == [1] * 4, "micro_batch_size=1 is not kept"
-            )
+            sizes = [len(part["tokens"]) for part in parts]
+            expect(sizes == [cut.train.lines] * 4, "micro_batch_size=1 is not kept")
             expect(rows_of(parts) == one, f"step {step} in micro-batches of 1 has other rows")
 
 
@@ -173,7 +199,7 @@ def splits_change_no_step(subject: Subject) -> None:
 def validation_counts_each_row_once(subject: Subject) -> None:
     """Validation supervises every held-out label once over all ranks; each has as many batches."""
     with prepared(subject, batch_size=4, micro_batch_size=2) as built:
-        wanted = sum(int((built.val[i]["labels"] != IGNORE).sum()) for i in range(len(built.val)))
+        wanted = supervised(built.val.batch([i]) for i in range(len(built.val)))
         for world in (1, 2, 3):
             ranks = [list(built.val_batches(rank=r, world=world)) for r in range(world)]
             found = sum(supervised(batches) for batches in ranks)
@@ -216,7 +242,7 @@ def takes_a_given_tokenizer(subject: Subject) -> None:
         fields = {name: getattr(own.config, name) for name in ("path",) if subject.has(name)}
         if subject.has("cache_dir"):
             fields["cache_dir"] = folder
-        built = subject.build(given, config=subject.config(**fields), context=CONTEXT)
+        built = subject.build(given, config=subject.config(**fields), context=context(subject))
         built.prepare()
         expect(built.tokenizer.fingerprint == given.fingerprint, "another tokenizer is used")
         expect(
