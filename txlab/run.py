@@ -233,7 +233,8 @@ def conclude(place: "Place", module: "TrainModule", data: "Data") -> dict[str, A
 
     summary = report.summarise(place.path, module, data.facts)
     report.write_summary(place.path, summary)
-    report.picture(place.path, summary["unigram_entropy"])
+    entropy = summary["unigram_entropy"] if module.objective.item == "token" else None
+    report.picture(place.path, entropy, item=module.objective.item)
     samples = place.path / FILE
     if samples.exists() and (texts := read_samples(samples)):
         print(f"\nsample at step {texts[-1][0]}:\n{texts[-1][1]}\n")

@@ -20,7 +20,7 @@ from txlab.core.errors import RequestError
 if TYPE_CHECKING:
     from txlab.data.source import Data
     from txlab.models import Model
-    from txlab.schema import Config
+    from txlab.objectives import Objective
 
 
 @dataclass
@@ -38,13 +38,17 @@ def main(words: Sequence[str]) -> int:
     from txlab.core.hydra import prepare
     from txlab.core.hydra.surgery import amend
     from txlab.data.source import data
-    from txlab.loading import load, saved_config
-    from txlab.train.checkpoint import find
+    from txlab.loading import folder_of, load, load_start, saved_config
+    from txlab.nn.adapter import adapter_of
+    from txlab.objectives import objective
 
     arguments, rest = parse(Arguments, words, rest=True)
-    checkpoint = find(Path(arguments.ckpt).expanduser()).path
+    checkpoint = folder_of(Path(arguments.ckpt).expanduser())
     config = amend(saved_config(checkpoint), prepare(rest), ("data", "objective"), "the model")
-    model = load(checkpoint)
+    goal = objective.build(config.objective)
+    model = load(checkpoint, merge=not goal.needs_start)
+    if goal.needs_start:
+        goal.bind(model if adapter_of(model) is not None else load_start(checkpoint))
     made = data.build(
         config.data,
         getattr(model, "tokenizer"),  # noqa: B009
@@ -54,19 +58,23 @@ def main(words: Sequence[str]) -> int:
     made.prepare()
     if len(made.val) == 0:
         raise RequestError("nothing is held out: give data.val_fraction above 0.")
+    if made.val.lines != goal.lines:
+        raise RequestError(
+            f"objective={config.objective.name} is not for the rows of data={config.data.name}."
+        )
     model.to(arguments.device)
-    for key, value in measure(config, model, made).items():
+    goal.to(arguments.device)
+    for key, value in measure(goal, model, made).items():
         print(f"{key:20s} {value:,.4f}")
     return 0
 
 
 @torch.inference_mode()
-def measure(config: "Config", model: "Model", made: "Data") -> dict[str, Any]:
-    """Token-weighted figures over the whole held-out part."""
-    from txlab.objectives import objective
+def measure(goal: "Objective", model: "Model", made: "Data") -> dict[str, Any]:
+    """Figures over the whole held-out part, weighted by what the objective counts."""
     from txlab.train.history import Sums, held_out_row
 
-    goal, sums = objective.build(config.objective), Sums()
+    sums = Sums()
     token_bytes = made.tokenizer.token_bytes().to(model.device)
     for batch in made.val_batches():
         moved: Any = {key: value.to(model.device) for key, value in batch.items()}
@@ -75,4 +83,4 @@ def measure(config: "Config", model: "Model", made: "Data") -> dict[str, Any]:
         n_bytes = token_bytes[labels.clamp(min=0)].where(labels >= 0, 0).sum()
         pairs = {"loss": (loss.sum, loss.count), **loss.metrics}
         sums.add({**pairs, "bytes": (n_bytes, torch.ones_like(n_bytes))})
-    return {"tokens": sums.totals()["loss"][1], **held_out_row(sums)}
+    return {f"{goal.item}s": sums.totals()["loss"][1], **held_out_row(sums)}

@@ -53,6 +53,7 @@ class DPO(Objective):
             self.require(self.beta > 0, "beta", "a number above 0")
             self.require(0 <= self.label_smoothing < 0.5, "label_smoothing", "0 or more, below 0.5")
 
+    item: ClassVar[str] = "pair"
     lines: ClassVar[int] = 2
     needs_start: ClassVar[bool] = True
 

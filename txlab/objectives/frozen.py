@@ -21,9 +21,6 @@ class Frozen(nn.Module):
     def train(self, mode: bool = True) -> "Frozen":
         return super().train(False)
 
-    def requires_grad_(self, requires_grad: bool = True) -> "Frozen":
-        return super().requires_grad_(False)
-
 
 @contextlib.contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:

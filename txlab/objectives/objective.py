@@ -38,6 +38,8 @@ class Objective(nn.Module):
     additive: ClassVar[bool] = True
     """Whether losses of micro-batches add up to the loss of the whole; else a step stays whole."""
 
+    item: ClassVar[str] = "token"
+    """What its losses are counted by."""
     lines: ClassVar[int] = 1
     """Rows of a batch that make up one item: 2 where chosen and rejected stand in turn."""
     needs_start: ClassVar[bool] = False

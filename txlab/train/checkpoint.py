@@ -191,6 +191,17 @@ def write(
     return Checkpoint(target)
 
 
+def plain_files(
+    tensors: dict[str, Tensor], config: str, tokenizer: Any = None
+) -> dict[str, Callable[[Path], Any]]:
+    """Writers of a checkpoint that is loaded but not resumed: weights, config, tokenizer."""
+    writers: dict[str, Callable[[Path], Any]] = {
+        WEIGHTS: partial(_save_tensors, tensors),
+        CONFIG: lambda file: file.write_text(config, encoding="utf-8"),
+    }
+    return writers if tokenizer is None else {**writers, TOKENIZER: tokenizer.save}
+
+
 def _save_tensors(tensors: dict[str, Tensor], file: Path) -> None:
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     save_file(plain, file, metadata={"format": "pt"})

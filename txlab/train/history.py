@@ -107,15 +107,18 @@ class Window:
 def held_out_row(sums: Sums) -> Row:
     """Figures of a validation: token-weighted, so neither batch size nor devices matter.
 
-    Loss and perplexity are of the plain likelihood `nll` where the objective reports one.
+    Where the objective reports the plain likelihood `nll` the loss is that one, and has a
+    perplexity and bits per byte; other losses have neither.
     """
     totals = sums.totals()
-    nll, count = totals.get("nll") or totals.get("loss") or (0.0, 0.0)
+    loss, count = totals.get("nll") or totals.get("loss") or (0.0, 0.0)
     if not count:
         return {}
-    row = {"val/loss": nll / count, "val/perplexity": math.exp(min(nll / count, 700.0))}
-    n_bytes = totals.get("bytes", (0.0, 0.0))[0]
-    if n_bytes:
-        row["val/bits_per_byte"] = nll / math.log(2) / n_bytes
+    row = {"val/loss": loss / count}
+    if "nll" in totals:
+        row["val/perplexity"] = math.exp(min(loss / count, 700.0))
+        n_bytes = totals.get("bytes", (0.0, 0.0))[0]
+        if n_bytes:
+            row["val/bits_per_byte"] = loss / math.log(2) / n_bytes
     others = {k: v for k, v in totals.items() if k not in ("nll", "loss", "bytes")}
     return row | {f"val/{name}": total / count for name, (total, count) in others.items() if count}

@@ -91,14 +91,21 @@ class TrainModule(LightningModule):
             count, total = self.trainer.strategy.reduce(both, reduce_op="sum").unbind()
             tokens = int(total)
         scale = world / count.clamp(min=1)
+        total = torch.zeros_like(scale)
         for i, batch in enumerate(micro_batches):
             loss = self.objective(self.model, batch)
             self.window.sums.add({"loss": (loss.sum, loss.count), **loss.metrics})
+            total = total + loss.sum.detach()
             with self._outside_autocast(), self._sync_gradients(i == len(micro_batches) - 1):
                 self.manual_backward(loss.sum * scale)
         with self._outside_autocast():
             note = self.update(
-                count, self.counters, self.window, step=self._step_optimizer, scaler=self._scaler
+                count,
+                total,
+                self.counters,
+                self.window,
+                step=self._step_optimizer,
+                scaler=self._scaler,
             )
         if note is not None:
             self._tell("on_note", note)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from txlab.nn.adapter import adapter_of
 from txlab.train.callbacks.log import FILE as METRICS
 from txlab.train.callbacks.log import read_rows
 from txlab.train.folder import Place
@@ -46,12 +47,14 @@ def lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Labels and values of the summary, as text; what is not known is left out."""
     s = summary
     skipped = f" ({s['skipped']} skipped)" if s.get("skipped") else ""
+    unit, metrics = f"nats a {s['item']}", s.get("metrics") or {}
+    of_them = "of them" if s["item"] == "token" else f"{s['item']}s"
     rows: list[tuple[str, str | None]] = [
         ("steps", f"{s['step']:,}, {s['updates']:,} updates{skipped}"),
-        ("tokens", f"{s['tokens']:,}, {s['supervised']:,} of them supervised"),
+        ("tokens", f"{s['tokens']:,}, {s['supervised']:,} {of_them} supervised"),
         ("parameters", f"{s['parameters']:,}"),
-        ("train loss", _number(s, "train/loss", "{:.4f} nats a token")),
-        ("held-out loss", _number(s, "val/loss", "{:.4f} nats a token")),
+        ("train loss", _number(s, "train/loss", "{:.4f} {unit}", unit=unit)),
+        ("held-out loss", _number(s, "val/loss", "{:.4f} {unit}", unit=unit)),
         (
             "unigram entropy",
             _number(s, "unigram_entropy", "{:.4f} nats a token, of the held-out text"),
@@ -59,6 +62,7 @@ def lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("better by", _number(s, "gain", "{:.4f} nats a token")),
         ("bits per byte", _number(s, "val/bits_per_byte", "{:.4f}")),
         ("perplexity", _number(s, "val/perplexity", "{:.2f}")),
+        *((f"held-out {name}", f"{value:.4f}") for name, value in metrics.items()),
         ("tokens/s", _number(s, "tokens_per_s", "{:,.0f}")),
         (
             "MFU",
@@ -78,7 +82,7 @@ def _number(summary: dict[str, Any], key: str, form: str, **extra: str) -> str |
     return None if value is None else form.format(value, **extra)
 
 
-def picture(run_dir: Path, entropy: float | None = None) -> Path | None:
+def picture(run_dir: Path, entropy: float | None = None, *, item: str = "token") -> Path | None:
     """Draw `loss.png` from `metrics.csv`: training and held-out loss by step."""
     rows = read_rows(run_dir / METRICS) if (run_dir / METRICS).exists() else []
     if not rows:
@@ -93,7 +97,7 @@ def picture(run_dir: Path, entropy: float | None = None) -> Path | None:
     axes.plot(*_points(rows, "val/loss"), label="held out", marker="o")
     if entropy is not None:
         axes.axhline(entropy, label="unigram entropy", color="grey", linestyle=":")
-    axes.set(xlabel="step", ylabel="loss (nats a token)", title=run_dir.name)
+    axes.set(xlabel="step", ylabel=f"loss (nats a {item})", title=run_dir.name)
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(run_dir / PICTURE, dpi=120)
@@ -119,6 +123,9 @@ def introduction(
         f"model       {parameter_count(module.model):,} parameters{mixed}",
         f"plan        {total:,} steps of {rows} x {context} = {rows * context:,} tokens",
     ]
+    adapter = adapter_of(module.model)
+    if adapter is not None:
+        lines.insert(3, f"adapter     {adapter.describe(module.model)}")
     if place.resumed is not None:
         done = " (nothing left to do)" if start >= total else ""
         lines.append(
@@ -132,7 +139,14 @@ def summarise(run_dir: Path, module: TrainModule, facts: dict[str, Any]) -> dict
     counters, row = module.counters, module.last_row
     entropy = facts.get("unigram_entropy")
     speed = counters.tokens / counters.seconds if counters.seconds else None
-    gain = entropy - row["val/loss"] if entropy is not None and "val/loss" in row else None
+    likely = "val/perplexity" in row
+    gain = entropy - row["val/loss"] if entropy is not None and likely else None
+    shown = ("val/loss", "val/perplexity", "val/bits_per_byte")
+    others = {
+        key.removeprefix("val/"): value
+        for key, value in row.items()
+        if key.startswith("val/") and key not in shown
+    }
     mfu = (
         speed * module.flops_per_token / module.peak_flops if speed and module.peak_flops else None
     )
@@ -144,7 +158,9 @@ def summarise(run_dir: Path, module: TrainModule, facts: dict[str, Any]) -> dict
         "supervised": counters.supervised,
         "parameters": parameter_count(module.model),
         "train/loss": row.get("train/loss"),
+        "item": module.objective.item,
         "val/loss": row.get("val/loss"),
+        "metrics": others,
         "unigram_entropy": entropy,
         "gain": gain,
         "val/bits_per_byte": row.get("val/bits_per_byte"),

@@ -27,12 +27,14 @@ DENSE_PEAK = {
 def flops_per_token(model: nn.Module, context: int, *, causal: bool = True) -> float:
     """Training FLOPs of one token: 6 for each weight of a matrix product, plus attention.
 
-    Forward counts 2 a weight, backward 4. Attention reads the keys of half the context when causal:
-    2 products of head_dim x heads for each key. A lookup in an embedding is free; a tied one counts
-    once, as the head. Recomputation is not counted.
+    Forward counts 2 a weight, backward 4, or 2 where the weight is frozen. Attention reads the keys
+    of half the context when causal: 2 products of head_dim x heads for each key. A lookup in an
+    embedding is free; a tied one counts once, as the head. Recomputation is not counted, nor is
+    what an objective's reference computes.
     """
-    products = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear))
-    return 6.0 * products + 3.0 * attention_flops(model, context, causal=causal)
+    linears = [m for m in model.modules() if isinstance(m, nn.Linear)]
+    products = sum((6.0 if m.weight.requires_grad else 4.0) * m.weight.numel() for m in linears)
+    return products + 3.0 * attention_flops(model, context, causal=causal)
 
 
 def attention_flops(model: nn.Module, context: int, *, causal: bool = True) -> float:

@@ -33,6 +33,7 @@ class Updater:
     def __call__(
         self,
         count: Tensor,
+        loss: Tensor,
         counters: Counters,
         window: Window,
         *,
@@ -41,14 +42,16 @@ class Updater:
     ) -> str | None:
         """Apply the gradients of a step with `count` supervised items; a note where it did not.
 
+        `loss` is the sum of its losses: one that is not 0 must have a gradient, else RunError.
+
         `step` makes the optimizer's own step. Nothing moves, but for the count of such steps, when
         nothing was supervised or the gradient is not finite. `scaler` is a GradScaler or None.
         """
         if scaler is not None and bool(count):
             scaler.unscale_(self.optimizer)
         # The one time a step waits for the device: whether to apply the update is decided here.
-        found = torch.stack([gradient_norm(self.parameters), count.float()])
-        norm, supervised = found.tolist()
+        found = torch.stack([gradient_norm(self.parameters), count.float(), loss.float()])
+        norm, supervised, total = found.tolist()
         counters.supervised += int(supervised)
         factor = self.schedule.factor(counters.updates)
         window.lr = self.peaks[0] * factor
@@ -57,6 +60,11 @@ class Updater:
             counters.empty += 1
         elif not math.isfinite(norm):
             note = self._skip(norm, counters)
+        elif norm == 0 and total != 0:
+            raise RunError(
+                f"step {counters.step + 1}: the loss is not 0, but no trained parameter has a "
+                "gradient: something between them cuts the graph (a frozen part, no_grad, detach)."
+            )
         else:
             self._unbroken_skips = 0
             window.norms.append(norm)
