@@ -1,4 +1,4 @@
-"""Hugging Face directories wherever a run of txlab is taken: load, init_from, generate, evaluate."""
+"""Hugging Face directories in the place of a run: load, init_from, generate, evaluate."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,8 @@ def folder(tmp_path_factory):
     """A directory with tokenizer, beside a text to train on."""
     home = tmp_path_factory.mktemp("home")
     (home / "text.txt").write_text(TEXT)
-    directory(home / "model", vocab_size=VOCAB, tie_word_embeddings=True)
+    fields = {"max_position_embeddings": 96, "tie_word_embeddings": True}
+    directory(home / "model", vocab_size=VOCAB, **fields)
     add_tokenizer(home / "model")
     return home / "model"
 
@@ -100,3 +101,33 @@ def test_changes_that_its_weights_do_not_fit(folder):
         txlab.build(txlab.compose(given))
     with pytest.raises(RequestError, match="brings its tokenizer along"):
         txlab.compose([*words(folder), f"model.init_from={folder}", "tokenizer=bpe"])
+
+
+def test_chat_prints_the_answer_alone(folder, capsys):
+    given = [f"ckpt={folder}", "prompt=Line 1", "max_new_tokens=4", "temperature=0", "chat=true"]
+    generate.main(given)
+    single = capsys.readouterr().out
+    assert "Line 1" not in single
+    generate.main([*given, "system=Be brief.", "n=2"])
+    assert "--- prompt 1, answer 2" in capsys.readouterr().out
+    model = txlab.load(folder)
+    ids = model.tokenizer.encode("user\nLine 1")  # type: ignore[attr-defined]
+    ends = model.tokenizer.encode("\n"), model.tokenizer.encode("assistant\n")  # type: ignore
+    made = generate_ids(model, [1, *ids, 2, *ends[0], 1, *ends[1]])
+    assert single.rstrip("\n") == made.rstrip("\n")
+
+
+def generate_ids(model, prompt: list[int]) -> str:
+    """The greedy answer of the model's logits, without any cache."""
+    tokens = list(prompt)
+    for _ in range(4):
+        with torch.no_grad():
+            logits = model.logits(model(torch.tensor([tokens])).states)[0, -1]
+        logits[:2] = -torch.inf
+        tokens.append(int(logits.argmax()))
+    return model.tokenizer.decode(tokens[len(prompt) :])
+
+
+def test_a_system_message_belongs_to_a_chat(folder):
+    with pytest.raises(RequestError, match="give chat=true as well"):
+        generate.main([f"ckpt={folder}", "prompt=x", "system=y"])

@@ -3,8 +3,10 @@
     python -m txlab generate ckpt=RUN prompt="Once upon a time, there was"
     python -m txlab generate ckpt=RUN prompts=FILE temperature=0 max_new_tokens=64
 
-ckpt is a run folder (its newest complete checkpoint) or a checkpoint. FILE holds a prompt a line,
-or JSON lines with the key "prompt". Text is taken as it stands: no quoting for Hydra is needed.
+ckpt is a run folder (its newest complete checkpoint), a checkpoint or a Hugging Face directory.
+FILE holds a prompt a line, or JSON lines with the key "prompt". Text is taken as it stands: no
+quoting for Hydra is needed. chat=true asks each prompt through the model's chat template, and
+prints the answers alone.
 `python -m txlab generate` without arguments lists them all.
 """
 
@@ -14,10 +16,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from txlab.core.arguments import parse, usage
 from txlab.core.errors import RequestError
 from txlab.models.sampling import Sampling
+
+if TYPE_CHECKING:
+    from txlab.data.tokenizer import Tokenizer
 
 
 @dataclass
@@ -25,11 +31,15 @@ class Arguments(Sampling):
     """What the verb takes beside the fields of `Sampling`."""
 
     ckpt: str | None = None
-    """Run folder or checkpoint whose model answers."""
+    """Run folder, checkpoint or Hugging Face directory whose model answers."""
     prompt: str = ""
     """Text to continue; empty: a document from its beginning."""
     prompts: str | None = None
     """File of prompts: one a line, or JSON lines with the key "prompt"."""
+    chat: bool = False
+    """Take each prompt for a user's message, written by the tokenizer's chat template."""
+    system: str | None = None
+    """System message of the chat; null: what the template says without one."""
     device: str = "cpu"
     """Where to compute: cpu, cuda, mps."""
 
@@ -50,15 +60,18 @@ def main(words: Sequence[str]) -> int:
         )
     prompts = [arguments.prompt] if arguments.prompts is None else read_prompts(arguments.prompts)
     sampling = Sampling(**{f.name: getattr(arguments, f.name) for f in fields(Sampling)})
-    answer(arguments.ckpt, prompts, sampling, arguments.device)
+    if arguments.system is not None and not arguments.chat:
+        raise RequestError("system=... is part of a chat: give chat=true as well.")
+    answer(arguments, prompts, sampling)
     return 0
 
 
-def answer(ckpt: str, prompts: Sequence[str], sampling: Sampling, device: str) -> None:
+def answer(arguments: Arguments, prompts: Sequence[str], sampling: Sampling) -> None:
     """Load the model, continue every prompt and print the results."""
     from txlab.loading import load
     from txlab.models.text import generate_text
 
+    ckpt, device = str(arguments.ckpt), arguments.device
     model = load(Path(ckpt).expanduser())
     tokenizer = getattr(model, "tokenizer", None)
     if tokenizer is None:
@@ -67,6 +80,10 @@ def answer(ckpt: str, prompts: Sequence[str], sampling: Sampling, device: str) -
         model.to(device)
     except (RuntimeError, AssertionError) as error:
         raise RequestError(f"device={device}: {str(error).splitlines()[0]}") from error
+    asked, end_ids = list[str | list[int]](prompts), None
+    if arguments.chat:
+        asked, end_ids = chats(tokenizer, prompts, arguments.system)
+        prompts = [""] * len(prompts)
     single = len(prompts) * sampling.n == 1
     waiting = [prompts[0]] if single else []
 
@@ -76,7 +93,14 @@ def answer(ckpt: str, prompts: Sequence[str], sampling: Sampling, device: str) -
         print(text, end="", flush=True)
 
     begin = time.perf_counter()
-    answers = generate_text(model, tokenizer, prompts, sampling, on_text=stream if single else None)
+    answers = generate_text(
+        model,
+        tokenizer,
+        asked,
+        sampling,
+        end_ids=end_ids,
+        on_text=stream if single else None,
+    )
     seconds = time.perf_counter() - begin
     if single:
         print(waiting.pop() if waiting else "")
@@ -91,6 +115,18 @@ def answer(ckpt: str, prompts: Sequence[str], sampling: Sampling, device: str) -
     print(
         f"[{tokens} tokens, {tokens / seconds:.0f} tokens/s, ended by: {reasons}]", file=sys.stderr
     )
+
+
+def chats(
+    tokenizer: "Tokenizer", prompts: Sequence[str], system: str | None
+) -> tuple[list[str | list[int]], Sequence[int]]:
+    """Ids of a chat for each prompt, up to where the answer begins, and those that end answers."""
+    from txlab.data.chat.template import Template
+
+    template = Template(tokenizer)
+    first = [] if system is None else [{"role": "system", "content": system}]
+    asked = [template.prompt([*first, {"role": "user", "content": text}]) for text in prompts]
+    return list(asked), template.end_ids
 
 
 def read_prompts(file: str) -> list[str]:

@@ -71,15 +71,17 @@ class Stream:
 def generate_text(
     model: Model,
     tokenizer: Tokenizer,
-    prompts: Sequence[str],
+    prompts: Sequence[str | Sequence[int]],
     sampling: Sampling,
     *,
+    end_ids: Sequence[int] | None = None,
     on_text: OnText | None = None,
 ) -> list[Answer]:
     """Continue every prompt; row i * n + j is answer j to prompt i.
 
-    A prompt begins a document, so it starts with the `bos` token, if there is one. Control tokens
-    that end nothing, and ids that the tokenizer does not have, are never drawn.
+    A text begins a document, so it starts with the `bos` token, if there is one; ids (of a chat)
+    are taken as they are. `end_ids` end a row; None: the tokenizer's. Control tokens that end
+    nothing, and ids that the tokenizer does not have, are never drawn.
     """
     if tokenizer.vocab_size > model.dims.vocab_size:
         raise RequestError(
@@ -87,7 +89,9 @@ def generate_text(
             f"{model.dims.vocab_size} rows: they do not belong together."
         )
     bos = [] if tokenizer.bos_id is None else [tokenizer.bos_id]
-    ids = [[*bos, *row] for row in tokenizer.encode_batch(list(prompts))]
+    encoded = iter(tokenizer.encode_batch([p for p in prompts if isinstance(p, str)]))
+    ids = [[*bos, *next(encoded)] if isinstance(p, str) else list(p) for p in prompts]
+    ends = tokenizer.end_ids if end_ids is None else end_ids
     streams = [Stream(tokenizer, sampling.stop) for _ in range(len(ids) * sampling.n)]
 
     def emit(row: int, text: str) -> None:
@@ -99,12 +103,12 @@ def generate_text(
         return streams[row].stopped
 
     spare = range(tokenizer.vocab_size, model.dims.vocab_size)
-    idle = [i for i in tokenizer.control.values() if i not in tokenizer.end_ids]
+    idle = [i for i in tokenizer.control.values() if i not in ends]
     found = generate(
         model,
         ids,
         sampling,
-        end_ids=list(tokenizer.end_ids),
+        end_ids=list(ends),
         pad_id=tokenizer.pad_id,
         forbidden=[*idle, *spare],
         on_token=on_token,
