@@ -1,6 +1,7 @@
 """What data of chats and data of pairs have in common: items, tokenizer, template, files."""
 
 import contextlib
+import copy
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -75,7 +76,7 @@ class Conversations(Data):
         n_train: int = 4000
         """Items to train on; a small task may have fewer different ones."""
         n_val: int = 240
-        """Items held out; at most a fifth of a task's."""
+        """Items held out; at most a fifth of a task that has too few."""
         items_seed: int = 0
         """Seed of the items; the run's own seed leaves them as they are."""
         system: str | None = None
@@ -231,7 +232,9 @@ class Conversations(Data):
 
         source = key(items=self.items.sha256, template=text)
         made = obtain(self._tokenizer, cache=cache, source=source, train=train)
-        made.template = text or made.template
+        if text is not None:
+            made = copy.copy(made)  # a given one is somebody else's
+            made.template = text
         return made
 
     def _write(self, folder: Path, source: str) -> None:

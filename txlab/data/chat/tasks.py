@@ -11,7 +11,7 @@ CONSONANTS, VOWELS = "bdfgklmnprst", "aeiou"
 PATIENCE = 50
 """Draws without anything new after which a task is taken for exhausted."""
 SHARE = 5
-"""At most one in so many of a task's items is held out."""
+"""Of a task with too few items at most one in so many is held out."""
 
 
 class Task(StrEnum):
@@ -131,7 +131,8 @@ def items(
     for number, task in enumerate(tasks):
         shares = [n // len(tasks) + (number < n % len(tasks)) for n in (n_train, n_val)]
         found = _distinct(task, level, sum(shares), seed)
-        held_out = min(shares[1], len(found) // SHARE)
+        enough = len(found) == sum(shares)
+        held_out = shares[1] if enough else min(shares[1], len(found) // SHARE)
         val.append(found[:held_out])
         train.append(found[held_out : held_out + shares[0]])
     return _in_turn(train), _in_turn(val)

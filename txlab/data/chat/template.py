@@ -81,7 +81,7 @@ class Template:
         """The rendered text in pieces; RequestError where the answers in it cannot be found."""
         found: list[Piece] = []
         text, ending = "", None
-        for part, number in self._regions(messages):
+        for part, number in list(self._regions(messages)):
             if number is None:
                 if ending is not None:
                     close = self._end.match(part)
@@ -135,6 +135,8 @@ class Template:
         for text, begins, ends in zip(
             pieces[::3], [*pieces[1::3], None], [*pieces[2::3], None], strict=True
         ):
+            if inside is not None and text != contents[inside]:
+                raise _hidden("it changes the text of messages")
             if text or inside is not None:
                 yield text, inside
             if begins is not None:
