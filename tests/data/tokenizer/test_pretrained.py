@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 from txlab.core.errors import RequestError
 from txlab.data.tokenizer import Pretrained
+from txlab.data.tokenizer.making import obtain
 
 TEXTS = ["The quick brown fox jumps over the lazy dog, 1234 times. " * 20, "naïve café 日本 " * 9]
 HARD = ["  a  b\n\t", "café", "👩‍👩‍👧", "<|im_end|> and <|endoftext|>", "\x00", ""]
@@ -124,8 +125,8 @@ def test_special_tokens_can_be_named(tmp_path: Path) -> None:
 
 
 def test_without_a_file_it_says_what_it_needs(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match=r"tokenizer\.path=PATH"):
-        Pretrained(Pretrained.Config()).train(["a"])
+    with pytest.raises(RequestError, match=r"tokenizer=pretrained is .*tokenizer\.path=PATH"):
+        obtain(Pretrained.Config(), cache=tmp_path, source="s", train=pytest.fail)
     with pytest.raises(RequestError, match=r"tokenizer\.json: No such file"):
         Pretrained.load(tmp_path)
     (byte_level(tmp_path) / "tokenizer_config.json").write_text("[1]")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
+from txlab.core.errors import RequestError
 from txlab.data.cache import key
 from txlab.data.tokenizer.tokenizer import Tokenizer, tokenizer
 
@@ -27,6 +28,11 @@ def obtain(
     option = tokenizer.option_of(wanted)
     if wanted.path is not None:
         return option.cls.from_path(wanted)
+    if not option.cls.trainable:
+        raise RequestError(
+            f"tokenizer={option.name} is not trained: name its file or directory with "
+            "tokenizer.path=PATH."
+        )
     made_of = key(
         source=source,
         settings=dataclasses.asdict(wanted),

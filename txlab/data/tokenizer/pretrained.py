@@ -46,12 +46,6 @@ class Pretrained(LibraryTokenizer):
         super().__init__(config)
         self.config: Pretrained.Config = config
 
-    def train(self, texts: Iterable[str]) -> None:
-        raise RequestError(
-            "tokenizer=pretrained is not trained: name its tokenizer.json or the model's directory "
-            "with tokenizer.path=PATH."
-        )
-
     def decode(self, ids: Iterable[int]) -> str:
         if self.byte_level:
             return super().decode(ids)
