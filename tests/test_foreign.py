@@ -1,6 +1,7 @@
 """Hugging Face directories in the place of a run: load, init_from, generate, evaluate."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import txlab
 from tests.models.hf.directories import directory
 from tests.models.hf.tokenizers import TEMPLATE, VOCAB, add_tokenizer
 from tests.test_run import TEXT
-from txlab.commands import evaluate, generate
+from txlab.commands import evaluate, export, generate
 from txlab.core.errors import RequestError
 from txlab.run import train
 
@@ -131,3 +132,24 @@ def generate_ids(model, prompt: list[int]) -> str:
 def test_a_system_message_belongs_to_a_chat(folder):
     with pytest.raises(RequestError, match="give chat=true as well"):
         generate.main([f"ckpt={folder}", "prompt=x", "system=y"])
+
+
+def test_import_and_export(folder, tmp_path, capsys):
+    verb = import_module("txlab.commands.import").main
+    assert verb([str(folder), f"out={tmp_path}/own"]) == 0
+    assert not (tmp_path / "own" / "config.json").exists()
+    first, own = txlab.load(folder), txlab.load(tmp_path / "own")
+    for name, tensor in first.state_dict().items():
+        assert torch.equal(own.state_dict()[name], tensor), name
+    assert own.tokenizer.template == TEMPLATE  # type: ignore[attr-defined]
+    assert txlab.compose([f"model.init_from={tmp_path}/own"]).model.dim == 32
+    assert export.main([f"ckpt={tmp_path}/own", f"{tmp_path}/again"]) == 0
+    assert "a llama model in float32" in capsys.readouterr().out
+    again = txlab.load(tmp_path / "again")
+    for name, tensor in first.state_dict().items():
+        assert torch.equal(again.state_dict()[name], tensor), name
+    assert again.tokenizer.end_ids == first.tokenizer.end_ids  # type: ignore[attr-defined]
+    with pytest.raises(RequestError, match="exists: name a folder"):
+        verb([str(folder), f"out={tmp_path}/own"])
+    with pytest.raises(RequestError, match=r"it has no config\.json"):
+        verb([str(tmp_path / "own"), f"out={tmp_path}/other"])

@@ -1,5 +1,6 @@
-"""Hugging Face model directories: their config and weights as ours."""
+"""Hugging Face model directories: their config and weights as ours, and the way back."""
 
 from txlab.models.hf.directory import is_directory, model_config, weights
+from txlab.models.hf.export import export
 
-__all__ = ["is_directory", "model_config", "weights"]
+__all__ = ["export", "is_directory", "model_config", "weights"]
