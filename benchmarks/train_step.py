@@ -1,6 +1,6 @@
 """Tokens per second of one train step, txlab beside its peers, interleaved in one process.
 
-    python benchmarks/train_step.py [--shape small] [--dtype fp32|bf16] [--compile] [--rounds 7]
+    python -m benchmarks.train_step [--shape small] [--dtype fp32|bf16] [--compile] [--rounds 7]
 
 Noise here is large: read the medians and the ratios of one run, never two runs side by side.
 Peers need `pip install -e '.[bench]'`; a peer that is not installed is named and left out.
@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 
 import torch
-from peers import PEERS, SHAPES
+
+from benchmarks.peers import PEERS, SHAPES
 
 
 def make_step(name: str, args: argparse.Namespace) -> tuple[Callable[[], float], int]:

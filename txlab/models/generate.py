@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from txlab.core.errors import RequestError, RunError
-from txlab.models.model import Model
+from txlab.models.model import Model, Output
 from txlab.models.sampling import Sampling, draw, penalise
 
 OnToken = Callable[[int, int], bool]
@@ -112,10 +113,10 @@ def _decode(
         seen = torch.zeros(len(rows), model.dims.vocab_size + 1, dtype=torch.bool, device=device)
         # Padding goes to a column of its own, so that it never counts as seen.
         seen.scatter_(1, tokens.where(valid, model.dims.vocab_size), True)
-    forward = model
+    forward: Callable[..., Output] = model
     if compiled:
         cache.fix_shapes(len(rows), device)
-        forward = torch.compile(model, dynamic=False)
+        forward = compiled_step(model)
     alive = [row for row in range(len(rows)) if room[row] > 0 or compiled]
     if len(alive) < len(rows):
         keep = torch.tensor(alive, device=device)
@@ -164,6 +165,12 @@ def _decode(
             seen = None if seen is None else seen[keep]
             alive = [alive[i] for i in still]
         last = forward(chosen[:, None], cache=cache).states[:, -1]
+
+
+def compiled_step(model: Model) -> Callable[..., Output]:
+    """The model's forward pass as one graph; on a CPU called from C++, without Python between."""
+    options: dict[str, Any] | None = {"cpp_wrapper": True} if model.device.type == "cpu" else None
+    return torch.compile(model, dynamic=False, options=options)
 
 
 def _check(model: Model, prompts: Sequence[Sequence[int]], never: set[int]) -> None:

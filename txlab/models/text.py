@@ -76,12 +76,13 @@ def generate_text(
     *,
     end_ids: Sequence[int] | None = None,
     on_text: OnText | None = None,
+    compiled: bool = False,
 ) -> list[Answer]:
     """Continue every prompt; row i * n + j is answer j to prompt i.
 
     A text begins a document, so it starts with the `bos` token, if there is one; ids (of a chat)
     are taken as they are. `end_ids` end a row; None: the tokenizer's. Control tokens that end
-    nothing, and ids that the tokenizer does not have, are never drawn.
+    nothing, and ids that the tokenizer does not have, are never drawn. `compiled`: as `generate`.
     """
     if tokenizer.vocab_size > model.dims.vocab_size:
         raise RequestError(
@@ -112,6 +113,7 @@ def generate_text(
         pad_id=tokenizer.pad_id,
         forbidden=[*idle, *spare],
         on_token=on_token,
+        compiled=compiled,
     )
     for row, stream in enumerate(streams):
         emit(row, stream.close())
