@@ -1,5 +1,6 @@
 """Generation: each row as if alone, ends, limits, refusals."""
 
+import functools
 import sys
 from dataclasses import replace
 
@@ -144,9 +145,8 @@ def test_a_compiled_step_gives_the_same_tokens_from_one_graph(
     counter = CompileCounter()
     # `txlab.models.generate` is also the name of the function that the package exports.
     module = sys.modules[generate.__module__]
-    monkeypatch.setattr(
-        module, "compiled_step", lambda m: torch.compile(m, dynamic=False, backend=counter)
-    )
+    step = torch.compile(module.next_logits, dynamic=False, backend=counter)
+    monkeypatch.setattr(module, "compiled_step", lambda model: functools.partial(step, model))
     decoder = model(
         replace(DIMS, context=12), pos=position.config("learned"), attn=GQA.Config(window=window)
     )

@@ -1,20 +1,25 @@
 """Generation on the cache: one prefill of uneven prompts, then a token a row and step."""
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from txlab.core.errors import RequestError, RunError
-from txlab.models.model import Model, Output
+from txlab.models.model import Model
 from txlab.models.sampling import Sampling, draw, penalise
+from txlab.nn.cache import Cache
 
 OnToken = Callable[[int, int], bool]
 """Called with (row, token) for each new token but end tokens; True ends the row."""
+Scored = tuple[Float[Tensor, "b v"], Float[Tensor, "b 1"]]
+Step = Callable[[Tensor, Cache], Scored]
+"""Chosen tokens [b 1] and the cache -> logits and their logsumexp."""
 
 
 @dataclass
@@ -106,6 +111,7 @@ def _decode(
     cache = model.new_cache(len(rows), model.dims.context if compiled else width + steps)
     states = model(tokens, valid=valid, cache=cache).states
     last = states[torch.arange(len(rows), device=device), counts - 1]
+    logits, total = scored(model.logits(last))
     never = torch.tensor(list(forbidden), dtype=torch.long, device=device)
     end_tensor = torch.tensor(sorted(ends), dtype=torch.long, device=device)
     seen = None
@@ -113,7 +119,7 @@ def _decode(
         seen = torch.zeros(len(rows), model.dims.vocab_size + 1, dtype=torch.bool, device=device)
         # Padding goes to a column of its own, so that it never counts as seen.
         seen.scatter_(1, tokens.where(valid, model.dims.vocab_size), True)
-    forward: Callable[..., Output] = model
+    forward: Step = functools.partial(next_logits, model)
     if compiled:
         cache.fix_shapes(len(rows), device)
         forward = compiled_step(model)
@@ -121,10 +127,9 @@ def _decode(
     if len(alive) < len(rows):
         keep = torch.tensor(alive, device=device)
         cache.reorder(keep)
-        last, uniform = last[keep], uniform[keep]
+        logits, total, uniform = logits[keep], total[keep], uniform[keep]
         seen = None if seen is None else seen[keep]
     for step in range(steps):
-        logits = model.logits(last).float()
         scores = logits
         if seen is not None:
             scores = penalise(scores, seen[:, :-1], sampling.repetition_penalty)
@@ -133,7 +138,7 @@ def _decode(
         if step < sampling.min_new_tokens and len(end_tensor):
             scores = scores.index_fill(1, end_tensor, float("-inf"))
         chosen = draw(scores, sampling, uniform[:, step])
-        logprobs = logits.log_softmax(-1).gather(1, chosen[:, None])[:, 0]
+        logprobs = (logits.gather(1, chosen[:, None]) - total)[:, 0]
         still = []
         for i, (token, logprob) in enumerate(zip(chosen.tolist(), logprobs.tolist(), strict=True)):
             row = alive[i]
@@ -164,13 +169,25 @@ def _decode(
             chosen, uniform = chosen[keep], uniform[keep]
             seen = None if seen is None else seen[keep]
             alive = [alive[i] for i in still]
-        last = forward(chosen[:, None], cache=cache).states[:, -1]
+        logits, total = forward(chosen[:, None], cache)
 
 
-def compiled_step(model: Model) -> Callable[..., Output]:
-    """The model's forward pass as one graph; on a CPU called from C++, without Python between."""
+def next_logits(model: Model, tokens: Int[Tensor, "b 1"], cache: Cache) -> Scored:
+    """Logits after one more token a row, and the logarithm of their sum of exponentials."""
+    return scored(model.logits(model(tokens, cache=cache).states[:, -1]))
+
+
+def scored(logits: Float[Tensor, "b v"]) -> Scored:
+    """The logits in float32, and the logarithm of each row's sum of exponentials [b 1]."""
+    logits = logits.float()
+    return logits, logits.logsumexp(-1, keepdim=True)
+
+
+def compiled_step(model: Model) -> Step:
+    """`next_logits` as one graph; on a CPU called from C++, without Python between."""
     options: dict[str, Any] | None = {"cpp_wrapper": True} if model.device.type == "cpu" else None
-    return torch.compile(model, dynamic=False, options=options)
+    step = torch.compile(next_logits, dynamic=False, options=options)
+    return functools.partial(step, model)
 
 
 def _check(model: Model, prompts: Sequence[Sequence[int]], never: set[int]) -> None:
