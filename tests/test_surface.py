@@ -22,9 +22,10 @@ OPTIONS = {
     "model.residual": ["pre", "post", "parallel"],
     "model.ffn": ["mlp", "swiglu"],
     "model.init": ["gpt2", "llama"],
+    "adapter": ["none", "lora"],
     "tokenizer": ["bpe", "pretrained"],
     "data": ["text", "chat", "pairs"],
-    "objective": ["next_token"],
+    "objective": ["next_token", "dpo"],
     "optim": ["adamw"],
     "schedule": ["cosine"],
 }
@@ -41,7 +42,8 @@ KEYS = {
     "train": "steps tokens epochs val_every save_every log_every clip compile precision",
     "optim": "lr weight_decay betas",
     "schedule": "warmup",
-    "objective": "label_smoothing",
+    "objective": "label_smoothing beta",
+    "adapter": "r alpha dropout targets",
 }
 
 
@@ -57,8 +59,8 @@ def test_keys(parent: str):
 
 
 def test_recipes_and_verbs():
-    assert "pretrain" in RECIPES
-    assert {"list", "show", "generate"} <= set(verbs())
+    assert {"pretrain", "sft", "dpo"} <= set(RECIPES)
+    assert {"list", "show", "generate", "evaluate", "merge"} <= set(verbs())
 
 
 def test_exit_statuses():

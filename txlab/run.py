@@ -208,7 +208,7 @@ def begin(
 
     if not trainer.is_global_zero:
         return
-    size, context = config.data.batch_size, config.model.context
+    size, context = config.data.batch_size * data.train.lines, config.model.context
     for line in introduction(place, module, data.facts, rows=size, context=context):
         print(line, flush=True)
     bring_history(place)
@@ -233,8 +233,7 @@ def conclude(place: "Place", module: "TrainModule", data: "Data") -> dict[str, A
 
     summary = report.summarise(place.path, module, data.facts)
     report.write_summary(place.path, summary)
-    entropy = summary["unigram_entropy"] if module.objective.item == "token" else None
-    report.picture(place.path, entropy, item=module.objective.item)
+    report.picture(place.path, summary["unigram_entropy"], item=module.objective.item)
     samples = place.path / FILE
     if samples.exists() and (texts := read_samples(samples)):
         print(f"\nsample at step {texts[-1][0]}:\n{texts[-1][1]}\n")

@@ -15,17 +15,6 @@ from txlab.testing import tiny
 LN2 = math.log(2)
 
 
-def pairs(n=3, length=10, seed=0):
-    """Rows in turn chosen and rejected: prompts of 4, answers of different length, padding."""
-    tokens = tiny.tokens(2 * n, length, seed=seed)
-    tokens[1::2, :4] = tokens[0::2, :4]
-    ends = torch.arange(2 * n) % 4 + 6
-    places = torch.arange(length)
-    valid = places < ends[:, None]
-    labels = tokens.roll(-1, 1).where((places >= 3) & (places < ends[:, None] - 1), IGNORE)
-    return {"tokens": tokens, "labels": labels, "valid": valid}
-
-
 def lora(model, **fields):
     LoRA(LoRA.Config(**fields)).inject(model)
     return model
@@ -58,7 +47,7 @@ def test_first_loss_is_ln_2_with_dropout_configured(adapted, autocast):
     model.train()
     goal = bound(model)
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        loss = goal(model, pairs())
+        loss = goal(model, tiny.paired())
     assert float(loss.sum.detach() / loss.count) == pytest.approx(LN2, abs=1e-6)
     for name in ("margin", "rewards/chosen", "rewards/rejected"):
         assert float(loss.metrics[name][0]) == 0
@@ -73,7 +62,7 @@ def test_is_the_loss_of_summed_log_probabilities():
     goal = bound(model, beta=0.3, label_smoothing=0.2)
     start = copy.deepcopy(model)
     tiny.shake(model, 5)
-    batch = pairs()
+    batch = tiny.paired()
 
     def logps(network):
         logits = network.logits(network(batch["tokens"], valid=batch["valid"]).states)
@@ -102,7 +91,7 @@ def test_the_copy_stays_as_it_was_in_eval_mode_and_untrained():
     assert not any(p.requires_grad for p in goal.parameters())
     before = copy.deepcopy(goal.state_dict())
     tiny.shake(model, 3)
-    goal(model, pairs()).sum.backward()
+    goal(model, tiny.paired()).sum.backward()
     assert all(torch.equal(v, before[k]) for k, v in goal.state_dict().items())
 
 
@@ -116,7 +105,7 @@ def test_an_adapter_is_its_own_reference():
     assert goal.reference is None
     other = DPO(DPO.Config())
     other.bind(tiny.model())
-    one, two = goal(model, pairs()), other(model, pairs())
+    one, two = goal(model, tiny.paired()), other(model, tiny.paired())
     torch.testing.assert_close(one.sum, two.sum)
     assert float(one.metrics["margin"][0]) != 0
     one.sum.backward()
@@ -124,7 +113,7 @@ def test_an_adapter_is_its_own_reference():
 
 
 def test_a_pair_with_an_empty_side_does_not_count():
-    model, batch = tiny.model(), pairs()
+    model, batch = tiny.model(), tiny.paired()
     goal = bound(model)
     tiny.shake(model, 4)
     whole = goal(model, {k: v[2:] for k, v in batch.items()})
@@ -139,11 +128,23 @@ def test_a_pair_with_an_empty_side_does_not_count():
 
 def test_refusals():
     model = tiny.model()
-    odd = {k: v[:3] for k, v in pairs().items()}
+    odd = {k: v[:3] for k, v in tiny.paired().items()}
     with pytest.raises(RequestError, match="3 rows is no list of pairs"):
         bound(model)(model, odd)
     with pytest.raises(RuntimeError, match="call bind"):
-        DPO(DPO.Config())(model, pairs())
+        DPO(DPO.Config())(model, tiny.paired())
     for wrong in ({"beta": 0.0}, {"label_smoothing": 0.5}):
         with pytest.raises(RequestError, match=next(iter(wrong))):
             DPO.Config(**wrong)
+
+
+@pytest.mark.parametrize("adapted", [False, True])
+def test_the_reference_pass_makes_no_graph(adapted):
+    model = tiny.model()
+    if adapted:
+        lora(model)
+    goal, seen = bound(model), []
+    network = model if adapted else goal.reference.network
+    network.register_forward_hook(lambda module, args, out: seen.append(out.states.requires_grad))
+    goal(model, tiny.paired())
+    assert seen[0] is False

@@ -2,6 +2,7 @@
 
 import pytest
 
+import tests.testing.mutants.adapters
 import tests.testing.mutants.attention
 import tests.testing.mutants.backends
 import tests.testing.mutants.bodies

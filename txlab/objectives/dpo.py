@@ -70,9 +70,10 @@ class DPO(Objective):
         return _supervised(batch).sum()
 
     def forward(self, model: Any, batch: Batch) -> Loss:
-        # The reference goes first: its activations are gone before the model's graph is made.
-        with torch.no_grad(), self._reference_of(model) as reference:
-            before, _ = answer_logprobs(reference, batch)
+        # No torch.no_grad around the reference: nothing of it trains, so it makes no graph, and
+        # with the gradient mode of the model's own pass it runs the same kernels to the last bit.
+        with self._reference_of(model) as reference:
+            before = answer_logprobs(reference, batch)[0].detach()
         with evaluating(model):
             after, aux = answer_logprobs(model, batch)
         active = _supervised(batch)

@@ -113,6 +113,19 @@ def batch(rows: int = 2, length: int = 12, *, seed: int = 0) -> Batch:
     }
 
 
+def paired(items: int = 3, length: int = 12, *, seed: int = 0) -> Batch:
+    """Rows in turn chosen and rejected, after a prompt of 4 tokens; answers of 2 to 5, padded."""
+    ids = tokens(2 * items, length, seed=seed)
+    ids[1::2, :4] = ids[0::2, :4]
+    places = torch.arange(length)
+    ends = (torch.arange(2 * items) % 4 + 6)[:, None]
+    return {
+        "tokens": ids,
+        "labels": ids.roll(-1, 1).where((places >= 3) & (places < ends - 1), IGNORE),
+        "valid": places < ends,
+    }
+
+
 def corpus(folder: Path, *, documents: int = 40, seed: int = 0) -> Path:
     """`folder`, filled with .txt files of made-up sentences, each file one document."""
     folder.mkdir(parents=True, exist_ok=True)

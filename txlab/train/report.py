@@ -137,7 +137,7 @@ def introduction(
 def summarise(run_dir: Path, module: TrainModule, facts: dict[str, Any]) -> dict[str, Any]:
     """The figures of a finished run."""
     counters, row = module.counters, module.last_row
-    entropy = facts.get("unigram_entropy")
+    entropy = facts.get("unigram_entropy") if module.objective.item == "token" else None
     speed = counters.tokens / counters.seconds if counters.seconds else None
     likely = "val/perplexity" in row
     gain = entropy - row["val/loss"] if entropy is not None and likely else None

@@ -44,7 +44,8 @@ def test_the_python_default_is_the_composed_default():
 @pytest.mark.parametrize("recipe", sorted(RECIPES))
 @pytest.mark.parametrize(("path", "name"), OPTIONS)
 def test_every_recipe_composes_with_every_option(recipe: str, path: str, name: str):
-    config = compose([f"+recipe={recipe}", f"{path}={name}"])
+    given = [f"{key}=runs/base" for key in RECIPES[recipe].needs]
+    config = compose([f"+recipe={recipe}", f"{path}={name}", *given])
     assert at(config, path).name == name
 
 
@@ -122,3 +123,11 @@ def test_the_public_functions():
     config = txlab.compose(["model.dim=32", "model.n_layers=1", "tokenizer.vocab_size=300"])
     model = txlab.build(config)
     assert tuple(model.head.weight.shape) == (300, 32)
+
+
+@pytest.mark.parametrize("recipe", ["sft", "dpo"])
+def test_recipes_that_start_from_a_model_say_so(recipe: str):
+    said = rf"\+recipe={recipe} needs model\.init_from=\.\.\.: Run or checkpoint"
+    for words in ([], ["model.init_from=null"]):
+        with pytest.raises(RequestError, match=said):
+            compose([f"+recipe={recipe}", *words])

@@ -115,3 +115,9 @@ def test_free_mappings_take_new_keys():
     config = compose(["+trainer.profiler=simple", "+callbacks.x._target_=a.B", "~trainer.devices"])
     assert config.trainer == {"accelerator": "auto", "profiler": "simple"}
     assert config.callbacks == {"x": {"_target_": "a.B"}}
+
+
+def test_null_is_the_option_none_where_a_slot_has_one():
+    assert prepare(["adapter=null"]) == ["adapter=none"]
+    assert prepare(["adapter=null,lora"], multirun=True) == ["adapter=none,lora"]
+    assert prepare(["model.pos=null"]) == ["model.pos=none"]

@@ -103,3 +103,9 @@ def test_nothing_in_a_file_is_executed(tmp_path: Path, monkeypatch: Any):
     with pytest.raises(RequestError, match="is no YAML"):
         from_yaml(f"model: !!python/object/apply:builtins.open ['{marker}', 'w']")
     assert not marker.exists()
+
+
+def test_a_config_from_before_there_were_adapters_has_none():
+    tree = yaml.safe_load(to_yaml(compose(["adapter=lora"])))
+    assert tree.pop("adapter")["name"] == "lora"
+    assert from_yaml(yaml.safe_dump(tree)).adapter.name == "none"

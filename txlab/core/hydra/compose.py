@@ -28,7 +28,12 @@ def prepare(words: Sequence[str], *, multirun: bool = False) -> list[str]:
             plugins.load(_modules(word.value))
     for word in plain:
         if word.key == "recipe" and word.value in registry.RECIPES:
-            plugins.load(registry.RECIPES[word.value].plugins)
+            recipe = registry.RECIPES[word.value]
+            plugins.load(recipe.plugins)
+            given = {other.key for other in plain if other.value not in (None, "null")}
+            for key in recipe.needs:
+                if key not in given:
+                    raise RequestError(f"+recipe={recipe.name} needs {key}=...: {keys.doc(key)}")
     return overrides.normalise(words, multirun=multirun)
 
 

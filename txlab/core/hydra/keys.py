@@ -109,6 +109,16 @@ def unknown_key(key: str, parent: str, fields: list[str]) -> str:
     return f"unknown key {key}.{where} {', '.join(sorted(f for f in fields if f != 'name'))}."
 
 
+def doc(key: str) -> str:
+    """What the field at `key` is, in the words of its owner."""
+    from txlab.core.docs import field_docs
+    from txlab.schema import Config
+
+    parent, _, leaf = key.rpartition(".")
+    owner = SLOTS[parent].interface.Config if parent in SLOTS else Config
+    return field_docs(owner).get(leaf, expected(key))
+
+
 def owners_of(key: str) -> list[str]:
     """Options, as `model.attn=gqa`, that have the field at `key`."""
     parent, _, leaf = key.rpartition(".")

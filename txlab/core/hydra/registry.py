@@ -29,6 +29,8 @@ class Recipe:
     doc: str
     plugins: tuple[str, ...] = ()
     """Modules it wants imported before it is composed."""
+    needs: tuple[str, ...] = ()
+    """Keys that stand in it as ???: the command line must give them."""
 
 
 @cache
@@ -64,7 +66,8 @@ def _add_recipes(folder: Path, provider: str) -> None:
         lines = file.read_text(encoding="utf-8").splitlines()
         doc = lines[0].lstrip("# ") if lines and lines[0].startswith("#") else ""
         wanted = OmegaConf.select(node, "plugins", default=None) or ()
-        RECIPES[name] = Recipe(name, file, doc, tuple(wanted))
+        needs = tuple(sorted(OmegaConf.missing_keys(node)))
+        RECIPES[name] = Recipe(name, file, doc, tuple(wanted), needs)
         group, _, leaf = f"recipe/{name}".rpartition("/")
         ConfigStore.instance().store(
             group=group, name=leaf, node=node, package="_global_", provider=provider

@@ -2,6 +2,7 @@
 
 import contextlib
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -15,6 +16,11 @@ class NoAdapter(Adapter):
     @dataclass
     class Config(Adapter.Config):
         """No fields."""
+
+    exempt: ClassVar[dict[str, str]] = {
+        "changes_the_model": "there is nothing to change it",
+        "trains_nothing_else": "the whole model trains",
+    }
 
     def inject(self, model: nn.Module) -> None:
         pass

@@ -1,6 +1,7 @@
 """The checks, one file a kind of slot; importing this package registers them all."""
 
 from txlab.testing.contracts import (
+    adapter,
     attention,
     backend,
     data,
@@ -21,6 +22,7 @@ from txlab.testing.contracts import (
 )
 
 __all__ = [
+    "adapter",
     "attention",
     "backend",
     "data",

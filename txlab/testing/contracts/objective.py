@@ -13,12 +13,19 @@ from txlab.testing.harness import Subject, contract
 OBJECTIVE = "objective"
 
 
-def batch(subject: Subject, rows: int = 4) -> Batch:
-    """A tiny batch that has the keys the objective needs."""
-    found = tiny.batch(rows)
+def batch(subject: Subject, items: int = 4) -> Batch:
+    """A tiny batch that has the keys the objective needs, and as many rows an item as it reads."""
+    found = tiny.paired(items) if subject.option.cls.lines == 2 else tiny.batch(items)
     missing = sorted(set(subject.option.cls.needs) - set(found))
     expect(not missing, f"the tiny batch has no {', '.join(missing)}")
     return found
+
+
+def build(subject: Subject) -> Any:
+    """The objective, bound to a model that starts elsewhere than the one it is then tried on."""
+    built = subject.build()
+    built.bind(tiny.model(seed=7))
+    return built
 
 
 def some(whole: Batch, rows: slice) -> Batch:
@@ -34,7 +41,7 @@ def additive(subject: Subject) -> bool:
 @contract(OBJECTIVE)
 def reads_declared_keys_only(subject: Subject) -> None:
     """A batch of just the keys in `needs` is enough, and unknown keys change nothing."""
-    whole, built, model = batch(subject), subject.build(), tiny.model()
+    whole, built, model = batch(subject), build(subject), tiny.model()
     least: Any = {name: whole[name] for name in subject.option.cls.needs}
     loss = built(model, least)
     finite(loss.sum, "loss of a batch without optional keys")
@@ -46,20 +53,20 @@ def reads_declared_keys_only(subject: Subject) -> None:
 @contract(OBJECTIVE, when=additive)
 def adds_up_over_splits(subject: Subject) -> None:
     """Sums, counts, metrics and gradients of a batch are those of its parts, for any split."""
-    whole, built, model = batch(subject), subject.build(), tiny.model()
+    whole, built, model = batch(subject), build(subject), tiny.model()
     loss = built(model, whole)
     loss.sum.backward()
-    expected = gradients(model)
+    expected, lines = gradients(model), subject.option.cls.lines
     for sizes in ((1, 3), (2, 2), (1, 1, 1, 1)):
         model.zero_grad()
         ends = torch.tensor(sizes).cumsum(0).tolist()
         parts = [
-            built(model, some(whole, slice(end - n, end)))
+            built(model, some(whole, slice((end - n) * lines, end * lines)))
             for n, end in zip(sizes, ends, strict=True)
         ]
         for part in parts:
             part.sum.backward()
-        what = f"rows split {sizes}"
+        what = f"items split {sizes}"
         same(torch.stack([p.sum for p in parts]).sum(), loss.sum, f"{what}: sum of losses")
         same(torch.stack([p.count for p in parts]).sum(), loss.count, f"{what}: count", 0.0)
         same_gradients(gradients(model), expected, what)
@@ -72,7 +79,7 @@ def adds_up_over_splits(subject: Subject) -> None:
 @contract(OBJECTIVE)
 def counts_what_is_supervised(subject: Subject) -> None:
     """The count is a whole number above 0, known without the model, and 0 without any label."""
-    whole, built = batch(subject), subject.build()
+    whole, built = batch(subject), build(subject)
     count = built.count(whole)
     expect(count.ndim == 0 and not count.is_floating_point(), f"count is {count!r}")
     expect(0 < int(count) <= whole["tokens"].numel(), f"count is {int(count)}")
@@ -83,7 +90,7 @@ def counts_what_is_supervised(subject: Subject) -> None:
 @contract(OBJECTIVE)
 def ignored_labels_teach_nothing(subject: Subject) -> None:
     """Where a label is IGNORE the states have no gradient; without any label nothing has one."""
-    whole, built, model = batch(subject), subject.build(), tiny.model()
+    whole, built, model = batch(subject), build(subject), tiny.model()
     states: list[Tensor] = []
 
     def keep(module: object, args: object, output: Any) -> None:
@@ -111,7 +118,7 @@ def ignored_labels_teach_nothing(subject: Subject) -> None:
 @contract(OBJECTIVE)
 def metrics_have_no_graph(subject: Subject) -> None:
     """Metrics are pairs (sum, count) of finite scalars outside of the graph; the loss is inside."""
-    loss = subject.build()(tiny.model(), batch(subject))
+    loss = build(subject)(tiny.model(), batch(subject))
     expect(loss.sum.ndim == 0 and loss.sum.requires_grad, "the loss is no scalar with a graph")
     for name, pair in loss.metrics.items():
         expect(len(pair) == 2, f"metric {name} is no pair")
@@ -125,7 +132,7 @@ def leaves_its_batch_alone(subject: Subject) -> None:
     """Neither the batch's keys nor its tensors change."""
     whole = batch(subject)
     before = {name: cast(Tensor, tensor).clone() for name, tensor in whole.items()}
-    subject.build()(tiny.model(), whole)
+    build(subject)(tiny.model(), whole)
     expect(set(whole) == set(before), "keys were added or taken")
     for name, tensor in whole.items():
         expect(torch.equal(cast(Tensor, tensor), before[name]), f"{name} was changed")
@@ -134,7 +141,7 @@ def leaves_its_batch_alone(subject: Subject) -> None:
 @contract(OBJECTIVE)
 def exact_under_autocast(subject: Subject) -> None:
     """Under bfloat16 autocast the loss stays a float32 sum near the exact one."""
-    whole, built, model = batch(subject), subject.build(), tiny.model()
+    whole, built, model = batch(subject), build(subject), tiny.model()
     exact = built(model, whole)
     with torch.autocast("cpu", torch.bfloat16):
         loss = built(model, whole)
@@ -148,7 +155,7 @@ def exact_under_autocast(subject: Subject) -> None:
 @contract(OBJECTIVE)
 def can_be_learned(subject: Subject) -> None:
     """Thirty steps of Adam on one batch lower the loss by a third."""
-    whole, built, model = batch(subject), subject.build(), tiny.model(start=True)
+    whole, built, model = batch(subject), build(subject), tiny.model(start=True)
     adam = torch.optim.Adam(model.parameters(), lr=1e-2)
     losses = []
     for _ in range(30):
@@ -164,7 +171,7 @@ def can_be_learned(subject: Subject) -> None:
 @contract(OBJECTIVE)
 def follows_the_labels(subject: Subject) -> None:
     """Other labels give another loss."""
-    whole, built, model = batch(subject), subject.build(), tiny.model()
+    whole, built, model = batch(subject), build(subject), tiny.model()
     labels = whole["labels"]
     other: Any = {**whole, "labels": torch.where(labels == IGNORE, labels, (labels + 1) % 61)}
     differ(built(model, other).sum, built(model, whole).sum, "loss with other labels", 1e-2)
