@@ -77,7 +77,8 @@ def measure(goal: "Objective", model: "Model", made: "Data") -> dict[str, Any]:
     sums = Sums()
     token_bytes = made.tokenizer.token_bytes().to(model.device)
     for batch in made.val_batches():
-        moved: Any = {key: value.to(model.device) for key, value in batch.items()}
+        held: dict[str, Any] = dict(batch)
+        moved: Any = {key: value.to(model.device) for key, value in held.items()}
         loss = goal(model, moved)
         labels = moved["labels"]
         n_bytes = token_bytes[labels.clamp(min=0)].where(labels >= 0, 0).sum()

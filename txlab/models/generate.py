@@ -4,22 +4,21 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from txlab.core.errors import RequestError, RunError
 from txlab.models.model import Model
 from txlab.models.sampling import Sampling, draw, penalise
-from txlab.nn.cache import Cache
+from txlab.models.step import Step, compiled_step, next_logits, scored
 
 OnToken = Callable[[int, int], bool]
 """Called with (row, token) for each new token but end tokens; True ends the row."""
-Scored = tuple[Float[Tensor, "b v"], Float[Tensor, "b 1"]]
-Step = Callable[[Tensor, Cache], Scored]
-"""Chosen tokens [b 1] and the cache -> logits and their logsumexp."""
+
+GRAPH_STEP = 128
+"""Compiled decoding rounds the length of the cache up to a multiple of this."""
 
 
 @dataclass
@@ -34,7 +33,6 @@ class Generation:
     """Why the row ended: `end token`, `stop`, `length` or `context full`."""
 
 
-@torch.inference_mode()
 def generate(
     model: Model,
     prompts: Sequence[Sequence[int]],
@@ -68,19 +66,20 @@ def generate(
     was_training = model.training
     model.eval()
     try:
-        _decode(
-            model,
-            rows,
-            room,
-            found,
-            sampling,
-            steps,
-            end_ids,
-            pad_id,
-            forbidden,
-            on_token,
-            compiled,
-        )
+        with torch.inference_mode():
+            _decode(
+                model,
+                rows,
+                room,
+                found,
+                sampling,
+                steps,
+                end_ids,
+                pad_id,
+                forbidden,
+                on_token,
+                compiled,
+            )
     finally:
         model.train(was_training)
     return found
@@ -107,8 +106,10 @@ def _decode(
     tokens = torch.tensor([row + [pad_id] * (width - len(row)) for row in rows], device=device)
     counts = torch.tensor(lengths, device=device)
     valid = torch.arange(width, device=device) < counts[:, None]
-    # One compiled graph serves every length up to the context.
-    cache = model.new_cache(len(rows), model.dims.context if compiled else width + steps)
+    length = width + steps
+    if compiled:  # a graph serves one length: few different ones
+        length = min(-(-length // GRAPH_STEP) * GRAPH_STEP, model.dims.context)
+    cache = model.new_cache(len(rows), length)
     states = model(tokens, valid=valid, cache=cache).states
     last = states[torch.arange(len(rows), device=device), counts - 1]
     logits, total = scored(model.logits(last))
@@ -170,24 +171,6 @@ def _decode(
             seen = None if seen is None else seen[keep]
             alive = [alive[i] for i in still]
         logits, total = forward(chosen[:, None], cache)
-
-
-def next_logits(model: Model, tokens: Int[Tensor, "b 1"], cache: Cache) -> Scored:
-    """Logits after one more token a row, and the logarithm of their sum of exponentials."""
-    return scored(model.logits(model(tokens, cache=cache).states[:, -1]))
-
-
-def scored(logits: Float[Tensor, "b v"]) -> Scored:
-    """The logits in float32, and the logarithm of each row's sum of exponentials [b 1]."""
-    logits = logits.float()
-    return logits, logits.logsumexp(-1, keepdim=True)
-
-
-def compiled_step(model: Model) -> Step:
-    """`next_logits` as one graph; on a CPU called from C++, without Python between."""
-    options: dict[str, Any] | None = {"cpp_wrapper": True} if model.device.type == "cpu" else None
-    step = torch.compile(next_logits, dynamic=False, options=options)
-    return functools.partial(step, model)
 
 
 def _check(model: Model, prompts: Sequence[Sequence[int]], never: set[int]) -> None:
