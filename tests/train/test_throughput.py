@@ -7,7 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from tests.train.tiny_run import CONTEXT, decoder, rows_of
 from txlab.nn.attention import GQA
 from txlab.nn.backend import backend
-from txlab.train.throughput import flops_per_token, keys_seen, measured_peak
+from txlab.train.throughput import MEASURED, flops_per_token, keys_seen, peak_flops
 
 FIELDS = [{}, {"tie_embeddings": False}, {"attn": GQA.Config(n_kv_heads=1)}]
 
@@ -29,7 +29,13 @@ def test_keys_seen_by_counting():
         assert keys_seen(context, window) == pytest.approx(exact, abs=0.51)
 
 
-def test_measured_peak_is_a_rate_and_cached():
-    rate = measured_peak(torch.float32, 1)
+def test_a_cpus_peak_is_the_best_that_was_seen():
+    cpu = torch.device("cpu")
+    rate = peak_flops(cpu, "32-true")
     assert 1e8 < rate < 1e14
-    assert measured_peak(torch.float32, 1) == rate
+    assert peak_flops(cpu, "32-true") == rate
+    MEASURED[torch.float32, torch.get_num_threads()] = 1.0
+    assert peak_flops(cpu, "32-true", again=True) > 1e6
+    MEASURED[torch.float32, torch.get_num_threads()] = 1e30
+    assert peak_flops(cpu, "32-true", again=True) == 1e30
+    MEASURED.clear()

@@ -25,6 +25,7 @@ from txlab.train.state import (
     restore_random,
     seed_everything,
 )
+from txlab.train.throughput import peak_flops
 from txlab.train.update import Updater
 
 NEVER = sys.maxsize
@@ -161,6 +162,10 @@ class TrainModule(LightningModule):
     def on_validation_start(self) -> None:
         self.watch.stop()
         self.held_out = Sums()
+        if self.device.type == "cpu" and self.peak_flops:
+            # The training clock stands still: a good moment to see whether the CPU can do better.
+            again = peak_flops(self.device, self.config.precision, again=True)
+            self.peak_flops = max(self.peak_flops, again * self.trainer.world_size)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         loss = self.objective(self.model, batch)
