@@ -46,10 +46,13 @@ wheel: setup
 
 bench: setup
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
-	$(BIN)/python -m benchmarks.train_step
+	$(BIN)/python -m pip install --quiet --no-deps litgpt jsonargparse docstring-parser
+	for how in "" "--dtype bf16" "--compile" "--dtype bf16 --compile"; do \
+	    $(BIN)/python -m benchmarks.train_step $$how; done
+	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.decode
 
-# Tests that read the network or need an accelerator; not part of check.
+# Tests on real weights (TXLAB_SMOLLM2=DIR); not part of check.
 real: setup
 	$(BIN)/python -m pytest -m real --slow
 
