@@ -71,6 +71,12 @@ def test_evaluate_refuses_what_would_change_nothing(trained):
         evaluate.main([f"ckpt={trained}", "model.attn=mha"])
 
 
+@pytest.mark.parametrize("verb", [evaluate, generate])
+def test_a_device_that_is_not_there_is_refused(trained, verb):
+    with pytest.raises(RequestError, match="device=nowhere: "):
+        verb.main([f"ckpt={trained}", "device=nowhere"])
+
+
 def test_generate_prints_prompt_text_and_reason(trained, capsys):
     prompt = "C# </s>日"
     assert generate.main([f"ckpt={trained}", f"prompt={prompt}", "max_new_tokens=5"]) == 0
@@ -95,6 +101,8 @@ def test_prompts_of_a_file(trained, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "--- prompt 1 (" in out
     assert "\nLine 2" in out
+    file.with_suffix(".jsonl").write_text('{"prompt": "Line\u2028 3"}\n', encoding="utf-8")
+    assert generate.read_prompts(str(file.with_suffix(".jsonl"))) == ["Line\u2028 3"]
     file.with_suffix(".jsonl").write_text('{"prompt": "Line 3"}\n{"text": 1}\n')
     with pytest.raises(RequestError, match=r'line 2: expected a JSON object with the key "prompt"'):
         generate.main([f"ckpt={trained}", f"prompts={file.with_suffix('.jsonl')}"])

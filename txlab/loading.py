@@ -128,6 +128,14 @@ def load(path: str | Path, *, merge: bool = True) -> "Model":
     return model.eval()
 
 
+def move(model: "Model", device: str) -> None:
+    """Move the model to a device by name; RequestError where there is none such."""
+    try:
+        model.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise RequestError(f"device={device}: {str(error).splitlines()[0]}") from error
+
+
 def start_of(checkpoint: Path) -> Source | None:
     """The weights that a checkpoint's run started from and that it still needs; None: no others.
 
@@ -189,10 +197,13 @@ def saved_config(checkpoint: Path) -> "Config":
 def saved_tokenizer(checkpoint: Path, config: "Config") -> "Tokenizer | None":
     """The tokenizer in a checkpoint, None where the model has none."""
     from txlab.data.tokenizer import tokenizer
-    from txlab.train.checkpoint import TOKENIZER
+    from txlab.train.checkpoint import TOKENIZER, Checkpoint
 
     file = checkpoint / TOKENIZER
-    return tokenizer.option_of(config.tokenizer).cls.load(file) if file.exists() else None
+    if not file.exists():
+        return None
+    Checkpoint(checkpoint).verify(TOKENIZER)
+    return tokenizer.option_of(config.tokenizer).cls.load(file)
 
 
 def inherited(config: "Config", words: Sequence[str]) -> tuple["Config", list[str]]:

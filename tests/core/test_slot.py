@@ -151,3 +151,33 @@ def test_a_blank_node_leaves_the_slots_below_to_be_chosen():
     node = blank(Decoder.Config, "model")
     assert OmegaConf.get_type(node.attn) is Mixer.Config
     assert list(node.attn) == [f.name for f in dataclasses.fields(Mixer.Config)]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("number", float("inf")),
+        ("number", float("-inf")),
+        ("number", float("nan")),
+        ("size", 1 << 63),
+    ],
+)
+def test_numbers_that_end_in_nan_or_overflow_are_refused_in_every_option(
+    slot: Slot[Part], field: str, value: float
+):
+    @slot("a")
+    class A(Part):
+        @dataclass
+        class Config(Part.Config):
+            number: float = 1.0
+
+    @slot("b")
+    class B(A):
+        pass
+
+    for name, option in (("a", A), ("b", B)):
+        message = rf"{field}=.* of option '{name}': expected a "
+        with pytest.raises(RequestError, match=message):
+            option.Config(**{field: value})
+        with pytest.raises(RequestError, match=message):
+            slot.config({"name": name, field: value})

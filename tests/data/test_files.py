@@ -141,3 +141,10 @@ def test_the_digest_is_of_the_contents(tmp_path: Path) -> None:
     assert files.digest([tmp_path / "a.txt", tmp_path / "b.txt"]) not in (one, two)
     (tmp_path / "b.txt").write_text("two")
     assert files.digest([tmp_path / "b.txt"]) != one
+
+
+def test_a_file_without_an_end_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.txt")
+    for path in (tmp_path, tmp_path / "a.txt", tmp_path / "*.txt"):
+        with pytest.raises(RequestError, match=r"a\.txt is no regular file"):
+            files.find(str(path))

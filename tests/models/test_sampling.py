@@ -51,6 +51,13 @@ def test_temperature_zero_takes_the_first_of_the_likeliest() -> None:
         assert draw(logits, Sampling(temperature=0), torch.full((2,), u)).tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("temperature", [1e-3, 1e-30, 5e-324])
+def test_a_tiny_temperature_takes_the_likeliest(temperature: float) -> None:
+    logits = torch.tensor([[-INF, 3.0, 5, 4.99, -INF], [-INF, -9.0, -8, -9, -7]])
+    sampling = Sampling(temperature=temperature, top_k=4, top_p=0.9)
+    assert draw(logits, sampling, torch.tensor([0.9, 0.0])).tolist() == [2, 4]
+
+
 def test_draws_follow_the_softmax_of_the_tempered_logits() -> None:
     torch.manual_seed(0)
     logits, n, temperature = torch.randn(12) * 2, 40_000, 0.7
@@ -115,6 +122,8 @@ def test_what_is_at_minus_infinity_is_never_drawn(
         {"repetition_penalty": 0.0},
         {"stop": ["a", ""]},
         {"n": 0},
+        {"repetition_penalty": INF},
+        {"seed": 10**30},
     ],
 )
 def test_values_that_mean_nothing_are_refused(fields: dict) -> None:

@@ -1,5 +1,6 @@
 """Checkpoint folders: whole or not there, strict, and nothing in them is executed."""
 
+import contextlib
 import json
 import os
 import pickle
@@ -134,6 +135,30 @@ def test_a_damaged_file_is_one_line(tmp_path, name, damage):
     with pytest.raises(RequestError, match=name) as caught:
         made.weights() if name.startswith("weights") else made.state()
     assert "\n" not in str(caught.value)
+
+
+def test_whatever_byte_is_hit_only_one_line_is_said(tmp_path):
+    made = save(tmp_path, 1, state={"a": [1, (2.0, "x")], "b": torch.arange(9)})
+    file = made.path / "state.pt"
+    whole, draw = file.read_bytes(), random.Random(0)
+    for _ in range(150):
+        raw = bytearray(whole)
+        for _ in range(draw.choice((1, 20))):
+            raw[draw.randrange(len(raw))] = draw.randrange(256)
+        file.write_bytes(raw)
+        with contextlib.suppress(RequestError):  # what is hit may be padding
+            made.state()
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "state.pt"])
+def test_a_file_of_another_checkpoint_is_refused(tmp_path, name):
+    made, other = (
+        save(tmp_path, 1),
+        save(tmp_path / "b", 1, model=nn.Linear(2, 3), state={"s": "x" * 99}),
+    )
+    (made.path / name).write_bytes((other.path / name).read_bytes())
+    with pytest.raises(RequestError, match=rf"{name} cannot be read \(it has \d+ bytes, COMPLETE"):
+        made.weights() if name.startswith("weights") else made.state()
 
 
 @pytest.mark.parametrize(

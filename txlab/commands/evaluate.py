@@ -38,7 +38,7 @@ def main(words: Sequence[str]) -> int:
     from txlab.core.hydra import prepare
     from txlab.core.hydra.surgery import amend
     from txlab.data.source import data
-    from txlab.loading import folder_of, load, load_start, saved_config
+    from txlab.loading import folder_of, load, load_start, move, saved_config
     from txlab.nn.adapter import adapter_of
     from txlab.objectives import objective
 
@@ -49,9 +49,12 @@ def main(words: Sequence[str]) -> int:
     model = load(checkpoint, merge=not goal.needs_start)
     if goal.needs_start:
         goal.bind(model if adapter_of(model) is not None else load_start(checkpoint))
+    tokenizer = getattr(model, "tokenizer", None)
+    if tokenizer is None:
+        raise RequestError(f"{checkpoint} holds no tokenizer, so its model cannot read a text.")
     made = data.build(
         config.data,
-        getattr(model, "tokenizer"),  # noqa: B009
+        tokenizer,
         context=config.model.context,
         seed=config.seed,
     )
@@ -62,7 +65,7 @@ def main(words: Sequence[str]) -> int:
         raise RequestError(
             f"objective={config.objective.name} is not for the rows of data={config.data.name}."
         )
-    model.to(arguments.device)
+    move(model, arguments.device)
     goal.to(arguments.device)
     for key, value in measure(goal, model, made).items():
         print(f"{key:20s} {value:,.4f}")

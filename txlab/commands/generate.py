@@ -70,7 +70,7 @@ def main(words: Sequence[str]) -> int:
 
 def answer(arguments: Arguments, prompts: Sequence[str], sampling: Sampling) -> None:
     """Load the model, continue every prompt and print the results."""
-    from txlab.loading import load
+    from txlab.loading import load, move
     from txlab.models.text import generate_text
 
     ckpt, device = str(arguments.ckpt), arguments.device
@@ -78,10 +78,7 @@ def answer(arguments: Arguments, prompts: Sequence[str], sampling: Sampling) -> 
     tokenizer = getattr(model, "tokenizer", None)
     if tokenizer is None:
         raise RequestError(f"{ckpt} holds no tokenizer, so its model cannot read a prompt.")
-    try:
-        model.to(device)
-    except (RuntimeError, AssertionError) as error:
-        raise RequestError(f"device={device}: {str(error).splitlines()[0]}") from error
+    move(model, device)
     asked, end_ids = list[str | list[int]](prompts), None
     if arguments.chat:
         asked, end_ids = chats(tokenizer, prompts, arguments.system)
@@ -143,7 +140,8 @@ def read_prompts(file: str) -> list[str]:
         raise RequestError(
             f"prompts={file}: byte {error.start} is no UTF-8: save the file as UTF-8."
         ) from error
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    # Not splitlines: a JSON string may hold U+2028 and the like as they are.
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise RequestError(f"prompts={file}: no prompt in it; expected one a line.")
     if path.suffix != ".jsonl":

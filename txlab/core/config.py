@@ -1,7 +1,9 @@
 """What every component is configured with: its own `Component` dataclass and the model's `Dims`."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
+from typing import Any
 
 from txlab.core.errors import RequestError
 
@@ -18,6 +20,18 @@ class Component:
         if not condition:
             value = getattr(self, field)
             raise RequestError(f"{field}={value} of option {self.name!r}: expected {expected}.")
+
+
+def check_numbers(config: Any, before: str = "", after: str = "") -> None:
+    """Refuse what passes every `> 0` and ends in NaN or an overflow: inf, nan, over 63 bits."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise RequestError(f"{before}{field.name}={value}{after}: expected a finite number.")
+        if isinstance(value, int) and abs(value) >= 2**63:
+            raise RequestError(
+                f"{before}{field.name}={value}{after}: expected a number below 2^63."
+            )
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,15 @@ def report(error: Exception) -> int:
         traceback.print_exception(error)
     line = " ".join(str(error).split())
     if isinstance(error, (RequestError, RunError)):
-        print(f"txlab: error: {line}", file=sys.stderr)
+        said = f"error: {line}"
+    elif isinstance(error, OSError) and error.filename and error.strerror:
+        said = f"error: {error.filename}: {error.strerror}."
+    elif isinstance(error, MemoryError) or "allocate memory" in line or "out of memory" in line:
+        said = (
+            f"error: out of memory ({line[:160]}): make the model, model.context or "
+            "data.micro_batch_size smaller."
+        )
     else:
-        name = type(error).__name__
-        print(f"txlab: {name}: {line} (TXLAB_DEBUG=1 shows where)", file=sys.stderr)
+        said = f"{type(error).__name__}: {line} (TXLAB_DEBUG=1 shows where)"
+    print(f"txlab: {said}", file=sys.stderr)
     return int(getattr(error, "exit_status", 1))

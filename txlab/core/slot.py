@@ -12,7 +12,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from txlab.core.config import Component
+from txlab.core.config import Component, check_numbers
 from txlab.core.errors import RequestError
 from txlab.core.plugins import FAILURES
 
@@ -151,11 +151,21 @@ class Slot(Generic[T]):
 
 def _own_config(cls: type[Any], name: str) -> type[Component]:
     """A config type of this option's own, with `name` as a fresh field that has this default."""
+    base = cls.Config
+
+    def check(self: Any) -> None:
+        if hasattr(base, "__post_init__"):
+            base.__post_init__(self)
+        check_numbers(self, after=f" of option {self.name!r}")
+
     config = dataclasses.make_dataclass(
         "Config",
         [("name", str, dataclasses.field(default=name))],
-        bases=(cls.Config,),
-        namespace={"__doc__": cls.Config.__doc__ if "Config" in cls.__dict__ else None},
+        bases=(base,),
+        namespace={
+            "__doc__": base.__doc__ if "Config" in cls.__dict__ else None,
+            "__post_init__": check,
+        },
     )
     config.__module__ = cls.__module__
     config.__qualname__ = f"{cls.__qualname__}.Config"

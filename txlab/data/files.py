@@ -38,6 +38,9 @@ def find(path: str) -> list[Path]:
             raise RequestError(
                 f"data.path={path}: of {len(matches)} matches none is a {', '.join(SUFFIXES)} file."
             )
+    for file in found:
+        if file.exists() and not file.is_file():
+            raise RequestError(f"data.path={path}: {file} is no regular file: it has no end.")
     return sorted(found, key=lambda f: f.as_posix())
 
 

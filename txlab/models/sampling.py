@@ -42,9 +42,10 @@ class Sampling:
             "temperature": (0 <= self.temperature < float("inf"), "0 or more"),
             "top_k": (self.top_k is None or self.top_k >= 1, "at least 1, or null"),
             "top_p": (self.top_p is None or 0 < self.top_p <= 1, "above 0 and up to 1, or null"),
-            "repetition_penalty": (self.repetition_penalty > 0, "above 0"),
+            "repetition_penalty": (0 < self.repetition_penalty < float("inf"), "above 0"),
             "stop": (all(self.stop), "no empty text"),
             "n": (self.n >= 1, "at least 1"),
+            "seed": (abs(self.seed) < 2**62, "a number below 2^62"),
         }
         for key, (good, expected) in checks.items():
             if not good:
@@ -83,7 +84,10 @@ def draw(
     if sampling.temperature == 0:
         # The first of the largest, like argmax, which takes three times as long on a CPU.
         return logits.max(-1).indices
-    kept = keep_top(logits.float() / sampling.temperature, sampling.top_k, sampling.top_p)
+    # From the largest down: however small the temperature, that one stays 0 and none becomes inf.
+    below = logits.float() - logits.float().amax(-1, keepdim=True)
+    tempered = below / max(sampling.temperature, 1e-30)
+    kept = keep_top(tempered, sampling.top_k, sampling.top_p)
     reached = kept.softmax(-1).cumsum(-1)
     # Relative to the total, which rounding leaves a little off 1; the first index above u has
     # positive probability.

@@ -8,7 +8,6 @@ named in origin.json instead of being written again.
 
 import json
 import os
-import pickle
 import re
 import shutil
 import warnings
@@ -34,6 +33,8 @@ WEIGHTS, STATE, CONFIG, TOKENIZER = (
     "tokenizer.json",
 )
 ADAPTER, ORIGIN = "adapter.safetensors", "origin.json"
+FIXED = (WEIGHTS, STATE, TOKENIZER, ADAPTER)
+"""Files that nobody edits by hand."""
 STEP = re.compile(r"step-(\d{6,})")
 
 
@@ -77,24 +78,36 @@ class Checkpoint:
     def _read(self, name: str, reader: Callable[[Path], Any]) -> Any:
         file = self.path / name
         try:
+            self.verify(name)
             return reader(file)
         except FileNotFoundError:
             raise RequestError(
                 f"{self.path} has no {name}: it is no whole txlab checkpoint."
             ) from None
-        except (
-            SafetensorError,
-            pickle.UnpicklingError,
-            RuntimeError,
-            EOFError,
-            ValueError,
-            OSError,
-        ) as error:
+        except RequestError:
+            raise
+        except Exception as error:  # a damaged pickle raises anything
             why = " ".join(str(error).split()).split(". ")[0][:120]
-            raise RequestError(
-                f"{file} cannot be read ({why}): it is damaged or not ours; nothing was used; "
-                "take another checkpoint."
-            ) from error
+            raise damaged(file, why) from error
+
+    def verify(self, name: str) -> None:
+        """RequestError where the file is not as long as it was written, so cut off or swapped."""
+        file, mark = self.path / name, self.path / MARK
+        try:
+            wanted = json.loads(mark.read_bytes())["bytes"][name]
+        except (OSError, ValueError, KeyError, TypeError):
+            return  # of a folder that was put together by hand: its contents have to do
+        size = file.stat().st_size
+        if name in FIXED and size != wanted:
+            raise damaged(file, f"it has {size} bytes, {MARK} says {wanted}")
+
+
+def damaged(file: Path, why: str) -> RequestError:
+    """The one line that says why a file of a checkpoint is not used."""
+    return RequestError(
+        f"{file} cannot be read ({why}): it is damaged or not ours; nothing was used; "
+        "take another checkpoint."
+    )
 
 
 def complete(folder: Path) -> list[Checkpoint]:

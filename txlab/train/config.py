@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from txlab.core.config import check_numbers
 from txlab.core.errors import RequestError
 
 PRECISIONS = ("32-true", "bf16-mixed", "bf16-true", "16-mixed", "64-true")
@@ -58,3 +59,4 @@ class Train:
             raise RequestError(
                 f"train.precision={self.precision}: expected one of {', '.join(PRECISIONS)}."
             )
+        check_numbers(self, "train.")

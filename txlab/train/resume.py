@@ -63,7 +63,7 @@ def restore(found: Checkpoint, module: TrainModule, facts: dict[str, Any] | None
                 "bring the text back, or start anew with model.init_from."
             )
         module.load_state(state, str(found.path / "state.pt"))
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
         raise RequestError(
             f"{found.path / 'state.pt'} is not a state of this version of txlab ({error})."
         ) from error

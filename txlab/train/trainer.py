@@ -1,6 +1,7 @@
 """Lightning's Trainer, loggers and callbacks from the config's free mappings."""
 
 import inspect
+import pkgutil
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -65,6 +66,16 @@ def make_callbacks(given: dict[str, Any] | None) -> list[Callback]:
     ]
 
 
+def check_loggers(given: dict[str, Any] | None) -> None:
+    """Refuse, before a run writes anything, a logger that nobody can make."""
+    for name, entry in _entries("logger", given):
+        target = _located(f"logger.{name}", entry)
+        try:
+            inspect.signature(target).bind_partial(**_arguments(entry))
+        except (TypeError, ValueError) as error:
+            raise RequestError(f"logger.{name}: refused: {_line(error)}") from error
+
+
 def make_loggers(given: dict[str, Any] | None, run_dir: Path, say: Say) -> list[Logger]:
     """Other people's loggers, by name; one that cannot be made is left out with one line."""
     made: list[Logger] = []
@@ -92,10 +103,8 @@ def _entries(key: str, given: dict[str, Any] | None) -> list[tuple[str, dict[str
 
 
 def _located(key: str, entry: dict[str, Any]) -> Any:
-    from hydra.utils import get_object
-
     try:
-        return get_object(entry["_target_"])
+        return pkgutil.resolve_name(str(entry["_target_"]))
     except Exception as error:
         raise RequestError(
             f"{key}._target_={entry['_target_']} cannot be imported: {_line(error)}"
@@ -105,15 +114,17 @@ def _located(key: str, entry: dict[str, Any]) -> Any:
 def _instantiate(key: str, entry: dict[str, Any]) -> Any:
     """Build `entry`; nested mappings with a `_target_` are built first."""
     target = _located(key, entry)
-    arguments = {
-        name: _nested(f"{key}.{name}", value) for name, value in entry.items() if name != "_target_"
-    }
+    arguments = {k: _nested(f"{key}.{k}", value) for k, value in _arguments(entry).items()}
     try:
         return target(**arguments)
     except (TypeError, ValueError, MisconfigurationException) as error:
         raise RequestError(
             f"{key}: {target.__name__} refuses its arguments: {_line(error)}"
         ) from error
+
+
+def _arguments(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name != "_target_"}
 
 
 def _nested(key: str, value: Any) -> Any:

@@ -145,6 +145,8 @@ def test_ids_outside_of_the_vocabulary_are_refused(trained: BPE, ids: list[int])
 def test_vocab_size_below_the_bytes_is_refused() -> None:
     with pytest.raises(RequestError, match=r"vocab_size=200 .* at least 261"):
         BPE.Config(vocab_size=200)
+    with pytest.raises(RequestError, match=r"vocab_size=1000000000 .* at most 16777216"):
+        BPE.Config(vocab_size=10**9)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.train.tiny_run import Run
-from txlab.core.errors import RunError
+from txlab.core.errors import RequestError, RunError
 from txlab.train.callbacks.log import COLUMNS, Log, read_rows
 
 MAIN = SimpleNamespace(is_global_zero=True, loggers=[])
@@ -81,3 +81,10 @@ def test_no_row_twice_when_a_run_ends_at_an_interval(tmp_path):
     done = Run(tmp_path, 4, log_every=2, val_every=4).fit()
     assert done.log.column("step") == [2, 4]
     assert torch.isfinite(torch.tensor(done.log.column("train/loss"))).all()
+
+
+@pytest.mark.parametrize("raw", [b"a,b\n1,2\n", b"step,lr\n1,x\n", b"step,lr\n\xff,1\n"])
+def test_a_log_that_is_not_ours_is_refused_in_one_line(tmp_path, raw):
+    (tmp_path / "metrics.csv").write_bytes(raw)
+    with pytest.raises(RequestError, match=r"metrics\.csv is damaged or not ours"):
+        read_rows(tmp_path / "metrics.csv")

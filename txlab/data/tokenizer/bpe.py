@@ -17,6 +17,8 @@ PIECE = (
 )
 """Where merges stop. Bounded, so that text without any space costs no more than other text; letters
 and punctuation are never in one piece, so no merge of ordinary text spells a control token."""
+MOST = 1 << 24
+"""Tokens at most: the library reserves memory for all of them first, and aborts without it."""
 SPACES = " \n\t\r"
 SPAN = 1 << 18
 """Characters handed to the library at once."""
@@ -42,6 +44,7 @@ class BPE(LibraryTokenizer):
                 "vocab_size",
                 f"at least {least}: all bytes and {len(CONTROL)} control tokens",
             )
+            self.require(self.vocab_size <= MOST, "vocab_size", f"at most {MOST}")
             self.require(self.min_frequency > 0, "min_frequency", "a number above 0")
 
     bos_id, eos_id, pad_id = range(3)

@@ -6,7 +6,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 
-from txlab.core.errors import RunError
+from txlab.core.errors import RequestError, RunError
 from txlab.train.history import Row
 
 FILE = "metrics.csv"
@@ -81,15 +81,24 @@ class Log(Callback):
 
 
 def read_rows(file: Path) -> list[Row]:
-    """Rows of a `metrics.csv`; empty cells are left out, a torn last line is dropped."""
-    with file.open(newline="", encoding="utf-8") as stream:
-        lines = list(csv.reader(stream))
+    """Rows of a `metrics.csv`; empty cells are left out, a torn last line is dropped.
+
+    RequestError where it is not ours or damaged.
+    """
     rows: list[Row] = []
-    for line in lines[1:]:
-        if len(line) != len(lines[0]):
-            continue
-        cells = dict(zip(lines[0], line, strict=True))
-        rows.append({k: int(v) if k in WHOLE else float(v) for k, v in cells.items() if v})
+    try:
+        with file.open(newline="", encoding="utf-8") as stream:
+            lines = list(csv.reader(stream))
+        for line in lines[1:]:
+            if len(line) != len(lines[0]):
+                continue
+            cells = dict(zip(lines[0], line, strict=True))
+            row = {k: int(v) if k in WHOLE else float(v) for k, v in cells.items() if v}
+            rows.append({"step": row["step"], **row})
+    except (ValueError, KeyError, csv.Error) as error:
+        raise RequestError(
+            f"{file} is damaged or not ours ({error}): mend it or move it away."
+        ) from error
     return rows
 
 

@@ -1,0 +1,23 @@
+"""Failures in one line, each with its exit status."""
+
+import pytest
+
+from txlab.core.errors import RequestError, RunError, report
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (RequestError("out of memory\nis a word here"), 2, "error: out of memory is a word here"),
+        (RunError("a"), 1, "error: a"),
+        (OSError(28, "No space left on device", "a/b.csv"), 1, "error: a/b.csv: No space left"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 1, "error: out of memory"),
+        (MemoryError(), 1, "error: out of memory"),
+        (KeyError("x"), 1, "KeyError: 'x' (TXLAB_DEBUG=1 shows where)"),
+    ],
+)
+def test_one_line_and_its_status(error, status, said, capsys):
+    assert report(error) == status
+    out, line = capsys.readouterr()
+    assert line.startswith(f"txlab: {said}")
+    assert (line.count("\n"), out) == (1, "")
