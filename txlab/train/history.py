@@ -14,7 +14,7 @@ Row = dict[str, float]
 
 @dataclass
 class Sums:
-    """(sum, count) pairs by name, added up in float32 whatever the model computes in."""
+    """(sum, count) pairs by name, added up in float64 whatever the model computes in."""
 
     names: list[str] = field(default_factory=list)
     values: Tensor | None = None
@@ -22,7 +22,10 @@ class Sums:
 
     def add(self, pairs: dict[str, tuple[Tensor, Tensor]]) -> None:
         """Add one batch's pairs; no value is read, so the device is not waited for."""
-        flat = torch.stack([part.detach().float() for pair in pairs.values() for part in pair])
+        parts = [part.detach() for pair in pairs.values() for part in pair]
+        # float32 counts no further than 16.7 million tokens; Apple's devices have nothing wider.
+        exact = torch.float32 if parts[0].device.type == "mps" else torch.float64
+        flat = torch.stack([part.to(exact) for part in parts])
         names = list(pairs)
         if self.values is None:
             self.names, self.values = names, flat
