@@ -11,6 +11,8 @@ from pathlib import Path
 
 from txlab.core.errors import RequestError, report
 
+_UNLISTED = ("overview", "rank", "train")
+
 
 def main() -> int:
     """Run the command line; returns the exit status (README, "Exit status")."""
@@ -52,7 +54,7 @@ def dispatch(words: Sequence[str]) -> int:
 def verbs() -> dict[str, Path]:
     """Every verb with its file."""
     files = (Path(__file__).parent / "commands").glob("[a-z]*.py")
-    return {file.stem: file for file in sorted(files) if file.stem not in ("overview", "train")}
+    return {file.stem: file for file in sorted(files) if file.stem not in _UNLISTED}
 
 
 if __name__ == "__main__":

@@ -29,13 +29,19 @@ __all__ = ["build", "load", "train"]
 def train(config: "Config", name: str | None = None) -> dict[str, Any]:
     """Train, and return the run's summary; `name` names a run folder that is made here.
 
-    Raises RequestError where the config cannot be run, RunError where the run fails.
+    Several devices get a process each, unless a launcher (torchrun, SLURM) has started them. Raises
+    RequestError where the config cannot be run, RunError where the run fails.
     """
-    from txlab.train import folder, resume
+    from txlab.train import folder, launch, ranks, resume
     from txlab.train.quiet import quiet
 
-    with quiet(), folder.opened(config.run_dir, config.resume, name or config.model.name) as place:
-        data = prepare_data(config, place.resumed)
+    name = name or config.model.name
+    if not ranks.started() and (world := launch.wanted(config.trainer)) > 1:
+        return train_on_ranks(config, name, world)
+    config = same_on_all_ranks(config)
+    with quiet(), folder.opened(config.run_dir, config.resume, name) as place:
+        with ranks.one_by_one():
+            data = prepare_data(config, place.resumed)
         config = sized(config, data.tokenizer)
         goal = build_objective(config, data)
         model, origin = starting_model(config, goal, place.resumed)
@@ -48,6 +54,30 @@ def train(config: "Config", name: str | None = None) -> dict[str, Any]:
         if module.counters.step < module.total_steps:
             trainer.fit(module, datamodule=data_module(config, module, data))
         return conclude(place, module, data) if trainer.is_global_zero else {}
+
+
+def train_on_ranks(config: "Config", name: str, world: int) -> dict[str, Any]:
+    """`train` in `world` processes of their own, in one run folder."""
+    from txlab.core.hydra import to_yaml
+    from txlab.core.slot import SLOTS
+    from txlab.train import folder, launch
+
+    options = [option for slot in SLOTS.values() for option in slot.options.values()]
+    modules = dict.fromkeys(o.module for o in options if not o.module.startswith("txlab."))
+    with folder.opened(config.run_dir, config.resume, name) as place:
+        here = dataclasses.replace(config, run_dir=str(place.path))
+        return launch.run(to_yaml(here), [*config.plugins, *modules], world)
+
+
+def same_on_all_ranks(config: "Config") -> "Config":
+    """Rank 0's config, on every rank: each has composed it by itself, maybe in another second."""
+    from txlab.core.hydra import from_yaml, to_yaml
+    from txlab.train import ranks
+
+    if not (ranks.started() and ranks.can_meet()):
+        return config
+    text = ranks.told(lambda: to_yaml(config), "a config")
+    return from_yaml(text, "the config of rank 0", ours=True)
 
 
 def prepare_data(config: "Config", resumed: "Checkpoint | None" = None) -> "Data":
@@ -160,15 +190,17 @@ def build_trainer(
     origin: "Origin | None" = None,
 ) -> "Trainer":
     """Lightning's Trainer with our callbacks and other people's; writes nothing yet."""
+    from txlab.data.loader import micro_size
     from txlab.train.callbacks import Checkpoints, Log, Progress
     from txlab.train.throughput import peak_flops
-    from txlab.train.trainer import make_callbacks, make_trainer
+    from txlab.train.trainer import check_loggers, make_callbacks, make_trainer
 
     step, settings = module.counters.step, config.train
     callbacks: list[Any] = [Log(place.path, resumed_step=step), Progress()]
     if settings.sample is not None:
         callbacks.append(sampler(config, place, data, step))
     callbacks += make_callbacks(config.callbacks)
+    check_loggers(config.logger)
     checkpoints = Checkpoints(
         place.path,
         config=saved_text(config),
@@ -180,6 +212,7 @@ def build_trainer(
         origin=None if origin is None else origin.text(),
     )
     trainer = make_trainer(config.trainer, settings, [*callbacks, checkpoints])
+    micro_size(config.data.batch_size, config.data.micro_batch_size, trainer.world_size)
     peak = peak_flops(trainer.strategy.root_device, settings.precision)
     module.peak_flops = peak * trainer.world_size
     return trainer
@@ -191,7 +224,7 @@ def sampler(config: "Config", place: "Place", data: "Data", step: int) -> "Sampl
     from txlab.train.callbacks import Samples
 
     length = min(120, max(config.model.context // 2, 1))
-    sampling = Sampling(max_new_tokens=length, temperature=0.8, top_p=0.95, seed=config.seed)
+    sampling = Sampling(max_new_tokens=length, temperature=0.7, top_p=0.9, seed=config.seed)
     prompt = config.train.sample or ""
     return Samples(place.path, data.tokenizer, prompt, sampling, resumed_step=step)
 

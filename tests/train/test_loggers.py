@@ -11,7 +11,7 @@ from lightning.pytorch.loggers import Logger
 import txlab
 from txlab.core.errors import RequestError
 from txlab.train import loggers
-from txlab.train.loggers import Guarded, offline_reason, wandb_arguments
+from txlab.train.loggers import Guarded, offline_reason, tracked, wandb_arguments
 from txlab.train.trainer import make_callbacks, make_loggers
 
 
@@ -44,7 +44,7 @@ def test_training_outlives_its_logger(run):
 
 @pytest.fixture
 def bare(monkeypatch, tmp_path):
-    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL"):
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL", "WANDB_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     return tmp_path
@@ -119,3 +119,43 @@ def test_wandb_is_not_imported_unasked():
     root = Path(txlab.__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
     assert done.stdout.strip() == "False", done.stderr
+
+
+class WandbLogger(Broken):
+    """Stands for W&B's, by its name."""
+
+    def __init__(self):
+        super().__init__()
+        self.ended = []
+
+    def finalize(self, status):
+        pass
+
+    @property
+    def experiment(self):
+        return self
+
+    def finish(self, exit_code):
+        self.ended.append(exit_code)
+
+
+@pytest.mark.parametrize(("status", "code"), [("success", 0), ("failed", 1)])
+def test_a_wandb_run_ends_with_its_run(status, code):
+    """WB-01: else the next run of a sweep would be logged into it."""
+    inner = WandbLogger()
+    Guarded("wandb", inner, print).finalize(status)
+    assert inner.ended == [code]
+
+
+def test_a_wandb_run_is_told_where_it_belongs():
+    given = {"wandb": {"_target_": "x.WandbLogger", "name": "mine"}, "csv": {"_target_": "x.CSV"}}
+    found = tracked(given, job_type="sft", group="sweep-1", name="0 seed=1")
+    assert found["wandb"] == given["wandb"] | {"job_type": "sft", "group": "sweep-1"}
+    assert found["csv"] == given["csv"]
+    assert tracked(given, job_type="sft")["wandb"].keys() == {"_target_", "name", "job_type"}
+    assert tracked(None, job_type="sft") is None
+
+
+def test_an_agent_chooses_the_id(bare, monkeypatch):
+    monkeypatch.setenv("WANDB_RUN_ID", "chosen")
+    assert wandb_arguments(bare, {}, print)["id"] == "chosen"

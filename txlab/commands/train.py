@@ -15,6 +15,7 @@ from txlab.core.errors import RequestError, report
 from txlab.core.files import data_folder
 from txlab.core.hydra import prepare, sweep, typed
 from txlab.core.hydra.errors import translated
+from txlab.core.values import choices
 
 _QUERIES = ("-sc", "--shell-completion", "--shell_completion")
 _failure: Exception | None = None
@@ -67,14 +68,17 @@ def job(tree: DictConfig) -> Any:
         config = typed(tree)
         if sweeping or (config.run_dir is None and folder != Path.cwd()):
             config.run_dir = str(folder)
+        if sweeping:
+            refuse_ranks()
         from txlab.loading import inherited
         from txlab.run import train
 
         config, changes = inherited(config, list(context.overrides.task))
         for change in changes:
             print(f"surgery     {change}")
-        recipe = context.runtime.choices.get("recipe") or config.model.name
-        result = train(config, f"{recipe}-{config.model.attn.name}")
+        recipe = context.runtime.choices.get("recipe")
+        config.logger = tracked(config.logger, recipe or "train", folder if sweeping else None)
+        result = train(config, f"{recipe or config.model.name}-{config.model.attn.name}")
     except Exception as error:
         if not sweeping:
             _failure = error
@@ -83,3 +87,36 @@ def job(tree: DictConfig) -> Any:
     if sweeping:
         sweep.record(folder, list(context.overrides.task), status, result or {})
     return result
+
+
+def tracked(
+    logger: dict[str, Any] | None, job_type: str, folder: Path | None
+) -> dict[str, Any] | None:
+    """Loggers that know the kind of run, and of a run in a sweep the sweep and what it varies."""
+    if not logger:
+        return logger
+    from txlab.train.loggers import tracked as said
+
+    if folder is None:
+        return said(logger, job_type=job_type)
+    words = HydraConfig.get().overrides.task
+    chosen = [word for word in words if word.partition("=")[0].lstrip("+") in _swept()]
+    name = " ".join([folder.name, *chosen])
+    return said(logger, job_type=job_type, group=folder.parent.name, name=name)
+
+
+def _swept() -> set[str]:
+    """Keys that the command line gives several values."""
+    pairs = (word.partition("=") for word in sys.argv[1:])
+    return {key.lstrip("+") for key, _, value in pairs if len(choices(value)) > 1 or "(" in value}
+
+
+def refuse_ranks() -> None:
+    """A sweep starts the ranks of its runs itself: several of it would each make their own."""
+    from txlab.train.ranks import started
+
+    if started():
+        raise RequestError(
+            "-m cannot be run by torchrun, which would run the whole sweep in every rank: leave "
+            "torchrun away, trainer=ddp trainer.devices=N starts the ranks of each run."
+        )

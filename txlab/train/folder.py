@@ -1,7 +1,6 @@
 """The folder of a run: new and its own, or the one that is to be continued."""
 
 import contextlib
-import os
 import secrets
 import shutil
 import time
@@ -13,6 +12,7 @@ from txlab.core.errors import RequestError
 from txlab.train import checkpoint
 from txlab.train.callbacks.log import FILE as METRICS
 from txlab.train.checkpoint import Checkpoint
+from txlab.train.ranks import leads, told
 
 PARENT = Path("runs")
 
@@ -64,18 +64,13 @@ def open_folder(run_dir: str | None, resume: str | None, name: str) -> Place:
             "another run_dir starts anew."
         )
     if path is None:
-        return Place(_unique(name), None, True)
+        path = Path(told(lambda: str(_unique(name)), "run_dir"))
+        return Place(path, None, leads())
     if not leads():
         return Place(path, resumed, False)
     if resumed is not None:
         _refuse_newer(path, resumed)
     return Place(path, resumed, _make(path))
-
-
-def leads() -> bool:
-    """Whether this process is the one that writes: alone, or rank 0 of those a launcher started."""
-    ranks = (os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"))
-    return next((rank for rank in ranks if rank), "0") == "0"
 
 
 def _unique(name: str) -> Path:

@@ -21,6 +21,7 @@ class Guarded(Logger):
         super().__init__()
         self.inner: Logger | None = inner
         self._label = name
+        self._is_wandb = type(inner).__name__ == WANDB
         self._name = inner.name
         self._say = say
 
@@ -48,6 +49,8 @@ class Guarded(Logger):
 
     def finalize(self, status: str) -> None:
         self._try(lambda inner: inner.finalize(status))
+        if self._is_wandb:  # else the next run of this process would be logged into this one
+            self._try(lambda inner: _finish(inner, status))
 
     def _try(self, call: Callable[[Logger], Any]) -> Any:
         if self.inner is None:
@@ -72,7 +75,9 @@ def wandb_arguments(
     """What WandbLogger needs beside `given`: folder, a lasting id, offline where it must be."""
     file = run_dir / ID_FILE
     if not file.exists():
-        file.write_text(secrets.token_hex(4), encoding="utf-8")
+        # Within a W&B sweep the agent has chosen it.
+        chosen = os.environ.get("WANDB_RUN_ID") or secrets.token_hex(4)
+        file.write_text(chosen, encoding="utf-8")
     arguments: dict[str, Any] = {
         "save_dir": str(run_dir),
         "name": run_dir.name,
@@ -87,6 +92,29 @@ def wandb_arguments(
             f"`wandb sync {run_dir}/wandb/*` uploads it later."
         )
     return arguments
+
+
+def _finish(wandb: Any, status: str) -> None:
+    wandb.experiment.finish(int(status != "success"))
+
+
+def tracked(
+    logger: dict[str, Any] | None,
+    *,
+    job_type: str,
+    group: str | None = None,
+    name: str | None = None,
+) -> dict[str, Any] | None:
+    """`logger` with what a W&B run is found by there; what is given stays."""
+    said = {"job_type": job_type, "group": group, "name": name}
+    known = {key: value for key, value in said.items() if value is not None}
+    return logger and {
+        key: {**known, **entry} if _is_wandb(entry) else entry for key, entry in logger.items()
+    }
+
+
+def _is_wandb(entry: Any) -> bool:
+    return isinstance(entry, dict) and str(entry.get("_target_")).endswith(f".{WANDB}")
 
 
 def offline_reason() -> str | None:

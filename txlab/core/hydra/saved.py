@@ -42,10 +42,11 @@ def to_yaml(config: "Config") -> str:
     return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
-def from_yaml(text: str, source: str = "the saved config") -> "Config":
+def from_yaml(text: str, source: str = "the saved config", *, ours: bool = False) -> "Config":
     """The typed config written by `to_yaml`; RequestError names `source` where it is not one.
 
-    `trainer`, `logger` and `callbacks` name classes to import, so they are left as by default.
+    `trainer`, `logger` and `callbacks` name classes to import, so they are left as by default; with
+    `ours`, for a text that this very run has written, they are read as well.
     """
     registry.ready()
     try:
@@ -55,8 +56,7 @@ def from_yaml(text: str, source: str = "the saved config") -> "Config":
     if not isinstance(tree, dict):
         raise RequestError(f"{source} holds no config: expected keys such as model and data.")
     origins = tree.pop(_PLUGINS, None) or {}
-    for key in _EXECUTABLE:
-        tree.pop(key, None)
+    executable = {key: tree.pop(key, None) for key in _EXECUTABLE}
     from txlab.schema import Config
 
     node = blank(Config, "")
@@ -74,7 +74,8 @@ def from_yaml(text: str, source: str = "the saved config") -> "Config":
         with translated():
             merged = OmegaConf.merge(node, _escaped(tree))
             assert isinstance(merged, DictConfig)
-        return typed(merged)
+        config = typed(merged)
+        return dataclasses.replace(config, **executable) if ours else config
     except RequestError as error:
         raise RequestError(f"{source}: {error}") from error
 

@@ -1,4 +1,4 @@
-"""The end of a sweep: one table over all of its runs, whatever launched them."""
+"""The end of a sweep: table, sweep.csv and sweep.png over all its runs, whatever launched them."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,8 @@ from typing import Any
 
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
+
+from txlab.core.hydra import sweep_files
 
 OUTCOME = "outcome.json"
 _COLUMNS = ("train/loss", "val/loss", "val/bits_per_byte", "val/perplexity", "tokens_per_s", "mfu")
@@ -20,7 +22,7 @@ def record(folder: Path, overrides: list[str], status: int, result: dict[str, An
 
 
 class Table(Callback):
-    """Prints the table when a sweep ends; configured in conf/config.yaml."""
+    """Prints the table and writes the files when a sweep ends; configured in conf/config.yaml."""
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         global worst_status
@@ -32,6 +34,9 @@ class Table(Callback):
         worst_status = max((outcome["status"] for outcome in outcomes), default=0)
         if outcomes:
             print_table([file.parent.name for file in files], outcomes)
+            names = [file.parent.name for file in files]
+            sweep_files.write_table(folder, names, outcomes)
+            sweep_files.draw(folder, names, outcomes)
             print(f"runs: {folder}")
 
 
@@ -40,10 +45,9 @@ def print_table(names: list[str], outcomes: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    choices = [dict(word.split("=", 1) for word in o["overrides"] if "=" in word) for o in outcomes]
-    keys = list(dict.fromkeys(key for choice in choices for key in choice))
-    varied = [key for key in keys if len({choice.get(key) for choice in choices}) > 1]
-    results = [o["result"] if isinstance(o["result"], dict) else {} for o in outcomes]
+    choices = [sweep_files.choices_of(outcome) for outcome in outcomes]
+    varied = sweep_files.varied(outcomes)
+    results = [sweep_files.results_of(outcome) for outcome in outcomes]
     figures = [name for name in _COLUMNS if any(name in result for result in results)]
     table = RichTable(title=f"{len(outcomes)} runs", title_justify="left")
     for heading in ("run", *varied, *figures):

@@ -61,6 +61,9 @@ class Checkpoints(Callback):
 
     def on_step(self, trainer: Trainer, module: Any) -> None:
         step = module.counters.step
+        if trainer.world_size > 1:  # told between different steps, ranks would wait for each other
+            told = trainer.strategy.reduce_boolean_decision(self._stop is not None, all=False)
+            self._stop = (self._stop or "another rank") if told else None
         if self._stop is None and not (self.save_every and step % self.save_every == 0):
             return
         self.save(trainer, module)

@@ -1,0 +1,48 @@
+"""The three recipes at the smallest size; run as a script, on each of several ranks in turn."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TINY = [
+    *("trainer=ddp", "trainer.accelerator=cpu", "data.batch_size=4", "train.steps=5"),
+    *("train.sample=null", "train.log_every=1", "optim.lr=1e-3"),
+    # Adam divides a gradient by its own size: near zero that makes rounding errors into steps.
+    "optim.eps=1e-3",
+]
+SIZES = [
+    *("model.dim=16", "model.n_layers=1", "model.n_heads=2", "model.context=48"),
+    *("tokenizer.vocab_size=300", "model.dropout=0.0"),
+]
+MADE_UP = ["data.n_train=40", "data.n_val=7"]
+LORA = ["adapter=lora", "adapter.r=2"]
+RECIPES = {
+    "pretrain": ["data=text", *SIZES],
+    "sft": ["data=chat", "model.init_from={base}", *MADE_UP],
+    "dpo": ["data=pairs", "objective=dpo", "model.init_from={base}", *MADE_UP],
+}
+VARIANTS = {
+    **RECIPES,
+    **{f"{name}-lora": [*words, *LORA] for name, words in RECIPES.items()},
+}
+
+
+def go(folder: Path, name: str, words: list[str], *more: str) -> None:
+    """One run `name` in `folder`, whose run `base` is the one to start from."""
+    import txlab
+    from txlab.loading import inherited
+    from txlab.run import train
+
+    places = [f"run_dir={folder / name}", f"data.cache_dir={folder / 'cache'}"]
+    if words[0] == "data=text":
+        places.append(f"data.path={folder / 'text.txt'}")
+    given = [*TINY, *places, *(word.format(base=folder / "base") for word in words), *more]
+    train(inherited(txlab.compose(given), given)[0])
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    for variant, chosen in VARIANTS.items():
+        # A rank's micro-batches hold other rows, and other counts, than the one batch does.
+        more = ["data.micro_batch_size=1", "trainer.devices=2"]
+        go(Path(sys.argv[1]), f"{variant}-on-two", chosen, *more)

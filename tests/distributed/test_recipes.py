@@ -1,0 +1,71 @@
+"""Two ranks equal one process: every recipe, with and without an adapter (GA-02)."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.distributed.recipes import MADE_UP, ROOT, SIZES, VARIANTS, go
+from txlab.train import checkpoint
+from txlab.train.callbacks.log import read_rows
+
+SCRIPT = Path(__file__).with_name("recipes.py")
+LENGTHS = [3, 60, 9, 31, 5, 44]
+TEXT = "\n\n".join(" ".join(f"w{i * j % 11}" for j in range(LENGTHS[i % 6])) for i in range(80))
+
+
+def tensors(run: Path) -> dict[str, torch.Tensor]:
+    found = checkpoint.find(run)
+    adapted = found.has(checkpoint.ADAPTER)
+    return dict(found.adapter() if adapted else found.weights())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every variant, by one process and by two ranks that a launcher of others' has started."""
+    folder = tmp_path_factory.mktemp("recipes")
+    (folder / "text.txt").write_text(TEXT)
+    go(folder, "base", ["data=chat", *SIZES, *MADE_UP], "trainer.devices=1", "train.steps=1")
+    for name, words in VARIANTS.items():
+        go(folder, name, words, "trainer.devices=1")
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*start, str(SCRIPT), str(folder)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VARIANTS)
+def test_two_ranks_equal_one_process(folder: Path, name: str):
+    one, two = tensors(folder / name), tensors(folder / f"{name}-on-two")
+    assert one.keys() == two.keys()
+    for key in one:
+        torch.testing.assert_close(two[key], one[key], rtol=0, atol=1e-6)
+    alone, both = (read_rows(folder / run / "metrics.csv") for run in (name, f"{name}-on-two"))
+    assert [row["step"] for row in both] == [1, 2, 3, 4, 5]
+    for key in ("train/loss", "val/loss", "grad_norm"):
+        found = [row[key] for row in both if key in row]
+        assert found == pytest.approx([row[key] for row in alone if key in row], rel=2e-5)
+    assert both[-1]["updates"] == 5
+
+
+@pytest.mark.slow
+def test_the_runs_move_what_is_compared(folder: Path):
+    """Else all would be equal because nothing happens."""
+    start = tensors(folder / "base")
+    for name in ("sft", "dpo"):
+        moved = tensors(folder / name)
+        assert max(float((moved[key] - start[key]).abs().max()) for key in start) > 1e-4
+    for name in ("sft-lora", "dpo-lora"):
+        b = [t for key, t in tensors(folder / name).items() if "lora_b" in key.lower()]
+        assert b
+        assert min(float(t.abs().max()) for t in b) > 1e-6

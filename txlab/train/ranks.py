@@ -1,0 +1,78 @@
+"""What ranks agree on before their process group exists: run folder, config, whose turn it is."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING
+
+from txlab.core.errors import RequestError
+
+if TYPE_CHECKING:
+    from torch.distributed import Store  # pyright: ignore[reportPrivateImportUsage]
+
+PATIENCE = timedelta(hours=6)
+"""How long a rank waits for the first one to prepare the data; a dead one is noticed otherwise."""
+_NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_meetings = 0
+
+
+def started() -> bool:
+    """Whether a launcher (ours, torchrun, SLURM) started this process as one of several ranks."""
+    size = os.environ.get("WORLD_SIZE") or os.environ.get("SLURM_NTASKS") or "1"
+    return bool(_rank()) and size.isdigit() and int(size) > 1
+
+
+def leads() -> bool:
+    """Whether this process is the one that writes: alone, or rank 0."""
+    return (_rank() or "0") == "0"
+
+
+def can_meet() -> bool:
+    """Whether the launcher says where the ranks find each other."""
+    return all(os.environ.get(name) for name in _NEEDED)
+
+
+def told(make: Callable[[], str], what: str) -> str:
+    """What rank 0 makes, on every rank; RequestError names it where ranks have no place to meet."""
+    global _meetings
+    if not started():
+        return make()
+    if not can_meet():
+        raise RequestError(
+            f"the ranks cannot agree on {what}: give it, start them with torchrun, or set "
+            f"{', '.join(_NEEDED)}."
+        )
+    _meetings += 1
+    key = f"txlab/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{_meetings}"
+    if leads():
+        value = make()
+        _store().set(key, value)
+        return value
+    return _store().get(key).decode()
+
+
+@contextlib.contextmanager
+def one_by_one() -> Iterator[None]:
+    """Rank 0 does what stands inside first, the others when it is done: they find it in a cache."""
+    waits = started() and can_meet()
+    if waits and not leads():
+        told(str, "whose turn it is")
+    yield
+    if waits and leads():
+        told(str, "whose turn it is")
+
+
+def _rank() -> str | None:
+    found = (os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"))
+    return next((rank for rank in found if rank), None)
+
+
+@cache
+def _store() -> "Store":
+    """The launcher's key-value store, which the process group is going to use as well."""
+    from torch.distributed.rendezvous import rendezvous
+
+    store, _, _ = next(iter(rendezvous("env://", timeout=PATIENCE)))
+    return store
