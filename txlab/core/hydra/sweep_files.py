@@ -75,7 +75,7 @@ def draw(folder: Path, names: Sequence[str], outcomes: Sequence[Outcome]) -> Non
     for place, (number, (_, points)) in enumerate(ranked):
         ends.plot(points[-1][1], place, "o", color=f"C{number}")
     ends.set_yticks(range(len(ranked)), [label for _, (label, _) in ranked])
-    ends.set(xlabel="held-out loss at the end", title="best below")
+    ends.set(xlabel="held-out loss at the end", title="the best on top")
     for axes in (curves, ends):
         axes.grid(alpha=0.3)
     figure.savefig(folder / PICTURE, dpi=110)
