@@ -1,6 +1,7 @@
 """`model.init_from`, `load`, and the verbs that work on a trained run."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import txlab
 from tests.test_run import TEXT, TINY
 from txlab.commands import evaluate, generate
 from txlab.core.errors import RequestError
+from txlab.data.tokenizer import BPE
 from txlab.run import train
 from txlab.train.callbacks.log import read_rows
 
@@ -71,6 +73,17 @@ def test_evaluate_refuses_what_would_change_nothing(trained):
         evaluate.main([f"ckpt={trained}", "model.attn=mha"])
 
 
+def test_another_runs_tokenizer_is_refused(trained, tmp_path):
+    """One of as many ids: nothing else would tell."""
+    shutil.copytree(trained / "checkpoints", tmp_path / "checkpoints")
+    file = tmp_path / "checkpoints/step-000004/tokenizer.json"
+    other = BPE(BPE.Config(vocab_size=280))
+    other.train([TEXT.upper()])
+    other.save(file)
+    with pytest.raises(RequestError, match=r"tokenizer\.json cannot be read \(it has \d+ bytes"):
+        txlab.load(tmp_path)
+
+
 @pytest.mark.parametrize("verb", [evaluate, generate])
 def test_a_device_that_is_not_there_is_refused(trained, verb):
     with pytest.raises(RequestError, match="device=nowhere: "):
@@ -112,6 +125,7 @@ def test_prompts_of_a_file(trained, tmp_path, capsys):
     ("words", "message"),
     [
         ([], "ckpt=RUN"),
+        (["ckpt="], "ckpt=RUN"),
         (["ckpt=nowhere"], "nowhere: there is no such folder"),
         (["ckpt=x", "temprature=1"], "Did you mean temperature"),
         (["ckpt=x", "top_k=0"], "top_k=0: expected at least 1"),

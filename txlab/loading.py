@@ -202,8 +202,10 @@ def saved_tokenizer(checkpoint: Path, config: "Config") -> "Tokenizer | None":
     file = checkpoint / TOKENIZER
     if not file.exists():
         return None
-    Checkpoint(checkpoint).verify(TOKENIZER)
-    return tokenizer.option_of(config.tokenizer).cls.load(file)
+    found = tokenizer.option_of(config.tokenizer).cls.load(file)
+    if found.vocab_size <= (config.model.vocab_size or 0):  # more ids are refused by their number
+        Checkpoint(checkpoint).verify(TOKENIZER)
+    return found
 
 
 def inherited(config: "Config", words: Sequence[str]) -> tuple["Config", list[str]]:

@@ -77,3 +77,20 @@ def test_who_brought_a_module(site: Path):
 def test_entry_points_without_a_distribution_have_a_name():
     entry = EntryPoint("x", "y", plugins.GROUP)
     assert plugins._distribution(entry) == "an unnamed distribution"
+
+
+def test_a_module_may_be_named_that_is_no_installed_plugin(site: Path, monkeypatch: Any):
+    (site / "acme_loose.py").write_text("loaded = True\n")
+    monkeypatch.setenv("TXLAB_PLUGINS", "acme_loose,good")
+    plugins.discover()
+    assert sys.modules.pop("acme_loose").loaded
+    assert "acme_good" in sys.modules
+    assert "acme_broken" not in sys.modules
+
+
+def test_a_module_that_ends_the_program_is_refused_like_any_other(site: Path, monkeypatch: Any):
+    (site / "acme_exit.py").write_text("raise SystemExit(3)\n")
+    for ask in (lambda: plugins.load(["acme_exit"]), plugins.discover):
+        with pytest.raises(RequestError, match=r"plugins=\[acme_exit\] cannot be imported: System"):
+            ask()
+        monkeypatch.setenv("TXLAB_PLUGINS", "acme_exit")

@@ -150,17 +150,6 @@ def test_whatever_byte_is_hit_only_one_line_is_said(tmp_path):
             made.state()
 
 
-@pytest.mark.parametrize("name", ["weights.safetensors", "state.pt"])
-def test_a_file_of_another_checkpoint_is_refused(tmp_path, name):
-    made, other = (
-        save(tmp_path, 1),
-        save(tmp_path / "b", 1, model=nn.Linear(2, 3), state={"s": "x" * 99}),
-    )
-    (made.path / name).write_bytes((other.path / name).read_bytes())
-    with pytest.raises(RequestError, match=rf"{name} cannot be read \(it has \d+ bytes, COMPLETE"):
-        made.weights() if name.startswith("weights") else made.state()
-
-
 @pytest.mark.parametrize(
     ("names", "message"),
     [

@@ -56,7 +56,7 @@ def main(words: Sequence[str]) -> int:
         f"ckpt={w.partition('=')[2]}" if w.startswith("model.init_from=") else w for w in words
     ]
     arguments, _ = parse(Arguments, known)
-    if arguments.ckpt is None:
+    if not arguments.ckpt:
         raise RequestError(
             "generate needs a model: give ckpt=RUN, the folder of a run or checkpoint."
         )

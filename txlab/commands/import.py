@@ -13,6 +13,7 @@ from pathlib import Path
 
 from txlab.core.arguments import parse
 from txlab.core.errors import RequestError
+from txlab.core.files import refuse_as_new
 
 
 @dataclass
@@ -39,8 +40,7 @@ def main(words: Sequence[str]) -> int:
     target = Path(arguments.out).expanduser().absolute()
     if not hf.is_directory(source):
         raise RequestError(f"{source} is no Hugging Face directory: it has no config.json.")
-    if target.exists():
-        raise RequestError(f"out={target} exists: name a folder that does not.")
+    refuse_as_new(target, "out=")
     # The checkpoint has the tokenizer itself.
     config = replace(saved_config(source), tokenizer=Pretrained.Config())
     model = load(source)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from txlab.core.arguments import parse
 from txlab.core.errors import RequestError
+from txlab.core.files import refuse_as_new
 
 
 @dataclass
@@ -44,8 +45,7 @@ def merge(source: Path, target: Path) -> None:
     found = checkpoint.find(source)
     if not found.has(checkpoint.ADAPTER):
         raise RequestError(f"{found.path} has no adapter: its weights are plain already.")
-    if target.exists():
-        raise RequestError(f"{target} exists: name a folder that does not.")
+    refuse_as_new(target)
     config = saved_config(found.path)
     plain = dataclasses.replace(
         config,

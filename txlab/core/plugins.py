@@ -6,6 +6,7 @@ and otherwise ignored; one that was asked for by name is an error.
 
 import importlib
 import importlib.metadata
+import importlib.util
 import os
 import sys
 from collections.abc import Iterable
@@ -21,14 +22,16 @@ _tried: set[str] = set()
 
 
 def discover() -> None:
-    """Load the installed plugins that `TXLAB_PLUGINS` allows (`off`, or names); each one once."""
-    for entry in chosen(GROUP):
+    """Load the plugins that `TXLAB_PLUGINS` allows, each once: `off`, names, modules; else all."""
+    entries = chosen(GROUP)
+    load(sorted(_asked() - _installed()))
+    for entry in entries:
         if entry.value in _tried:
             continue
         _tried.add(entry.value)
         try:
             entry.load()
-        except Exception as error:  # whatever a stranger's module raises
+        except (Exception, SystemExit) as error:  # whatever a stranger's module raises
             reason = " ".join(str(error).split())
             line = (
                 f"plugin {entry.name!r} ({entry.value}) of {_distribution(entry)} failed to load: "
@@ -44,27 +47,48 @@ def chosen(group: str) -> list[EntryPoint]:
     wanted = os.environ.get("TXLAB_PLUGINS")
     if wanted is None:
         return found
-    names = {word.strip() for word in wanted.split(",") if word.strip()} - {"off"}
-    known = {entry.name for entry in importlib.metadata.entry_points(group=GROUP)}
-    known |= {entry.name for entry in importlib.metadata.entry_points(group=RECIPES)}
-    if missing := names - known:
+    names, known = _asked(), _installed()
+    if missing := [name for name in sorted(names - known) if not _is_module(name)]:
         raise RequestError(
-            f"TXLAB_PLUGINS={wanted} names {', '.join(sorted(missing))}, which is not installed; "
+            f"TXLAB_PLUGINS={wanted} names {', '.join(missing)}, which is not installed; "
             f"installed: {', '.join(sorted(known)) or 'none'}, or `off` for none."
         )
     return [entry for entry in found if entry.name in names]
 
 
+def _asked() -> set[str]:
+    words = os.environ.get("TXLAB_PLUGINS", "").split(",")
+    return {word.strip() for word in words if word.strip()} - {"off"}
+
+
+def _installed() -> set[str]:
+    groups = (importlib.metadata.entry_points(group=group) for group in (GROUP, RECIPES))
+    return {entry.name for group in groups for entry in group}
+
+
+def _is_module(name: str) -> bool:
+    _look_here()
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _look_here() -> None:
+    """Find modules in this folder too: the console script does not do so by itself."""
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+
+
 def load(modules: Iterable[str]) -> None:
-    """Import modules named by the user (`plugins=[module]`); a failure is the user's to see."""
+    """Import modules named by the user; a failure is the user's to see."""
     for module in modules:
         if module in _tried:
             continue
-        if "" not in sys.path and os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())  # the console script does not look here by itself
+        _look_here()
         try:
             importlib.import_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             reason = " ".join(str(error).split())
             raise RequestError(
                 f"plugins=[{module}] cannot be imported: {type(error).__name__}: {reason}. "

@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from txlab.core.errors import RequestError, RunError
+from txlab.core.files import refuse_as_new
 from txlab.data.tokenizer.library import read
 from txlab.data.tokenizer.tokenizer import Tokenizer
 from txlab.models.decoder import Decoder
@@ -31,8 +32,7 @@ def export(
 
     RequestError names what no family of theirs can express.
     """
-    if target.exists():
-        raise RequestError(f"{target} exists: name a folder that does not.")
+    refuse_as_new(target)
     config = model.config
     if not isinstance(model, Decoder) or not isinstance(config, Decoder.Config):
         raise RequestError(f"a {type(model).__name__} cannot be exported yet: decoders can.")
