@@ -2,6 +2,7 @@
 
 import csv
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import torch
 import txlab
 from txlab.core.errors import RequestError
 from txlab.run import train
-from txlab.train import checkpoint
+from txlab.train import checkpoint, folder
 
 TEXT = "".join(
     f"Line {i}: the {w} fox number {i * 7 % 13} jumps.\n\n" for i in range(60) for w in "abc"
@@ -161,6 +162,27 @@ def test_a_run_folder_in_use_is_refused(tmp_path, text):
     go(tmp_path / "run", text, "train.steps=1")
     with pytest.raises(RequestError, match="holds a run already: resume=auto"):
         go(tmp_path / "run", text, "train.steps=1")
+
+
+def test_two_processes_never_write_one_run_folder(tmp_path):
+    place = str(tmp_path / "run")
+    with (
+        folder.opened(place, None, "a"),
+        pytest.raises(RequestError, match="another process is training there"),
+        folder.opened(place, "auto", "b"),
+    ):
+        pass
+    with folder.opened(place, "auto", "c") as free:
+        assert free.fresh
+
+
+def test_a_checkpoint_outside_of_a_run_does_not_say_where_to_write(tmp_path, text):
+    go(tmp_path / "run", text, "train.steps=2")
+    lone = tmp_path / "lone" / "step"
+    shutil.copytree(tmp_path / "run" / "checkpoints" / "step-000002", lone)
+    with pytest.raises(RequestError, match=r"lies in no run folder: .* run_dir=NEW"):
+        folder.open_folder(None, str(lone), "a")
+    assert folder.open_folder(str(tmp_path / "new"), str(lone), "a").path == tmp_path / "new"
 
 
 def test_resume_auto_starts_anew_where_nothing_is_saved(tmp_path, text):

@@ -1,6 +1,8 @@
 """The folder of a run: new and its own, or the one that is to be continued."""
 
 import contextlib
+import fcntl
+import os
 import secrets
 import shutil
 import time
@@ -12,7 +14,7 @@ from txlab.core.errors import RequestError
 from txlab.train import checkpoint
 from txlab.train.callbacks.log import FILE as METRICS
 from txlab.train.checkpoint import Checkpoint
-from txlab.train.ranks import leads, told
+from txlab.train.ranks import leads, started, told
 
 PARENT = Path("runs")
 
@@ -31,9 +33,13 @@ class Place:
 def opened(run_dir: str | None, resume: str | None, name: str) -> Iterator[Place]:
     """The run's folder; a folder made here is removed again when nothing came to stand in it."""
     place = open_folder(run_dir, resume, name)
+    # Ranks are in the folder together; the process that started them has it.
+    lock = None if started() else _lock(place.path)
     try:
         yield place
     finally:
+        if lock is not None:
+            os.close(lock)
         if place.fresh:
             with contextlib.suppress(OSError):
                 place.path.rmdir()
@@ -53,6 +59,11 @@ def open_folder(run_dir: str | None, resume: str | None, name: str) -> Place:
     elif resume is not None:
         resumed = checkpoint.find(Path(resume).absolute())
         if path is None:
+            if resumed.path.parent.name != checkpoint.FOLDER:
+                raise RequestError(
+                    f"resume={resumed.path} lies in no run folder: name the folder to go on in "
+                    "with run_dir=NEW."
+                )
             path = resumed.path.parent.parent
     elif (
         path is not None
@@ -71,6 +82,26 @@ def open_folder(run_dir: str | None, resume: str | None, name: str) -> Place:
     if resumed is not None:
         _refuse_newer(path, resumed)
     return Place(path, resumed, _make(path))
+
+
+def _lock(path: Path) -> int | None:
+    """Keep other processes out of the folder until this handle is closed or the process ends.
+
+    None where the file system knows no locks. RequestError where another process is in there.
+    """
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(handle)
+        raise RequestError(
+            f"run_dir={path}: another process is training there: wait for its end, or choose "
+            "another run_dir."
+        ) from error
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
 
 
 def _unique(name: str) -> Path:
