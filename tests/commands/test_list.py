@@ -16,7 +16,7 @@ def test_all_slots_with_their_options(capsys: Any):
         assert f"\n{path} " in f"\n{shown}"
         assert slot.doc in shown
         assert ", ".join(slot.options) in shown
-    assert "recipe          pretrain" in shown
+    assert "recipe          dpo, pretrain, sft" in shown
     assert "debug           fast, overfit" in shown
 
 

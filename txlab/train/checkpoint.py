@@ -190,10 +190,12 @@ def write(
         (temporary / MARK).write_text(json.dumps({**facts, "bytes": sizes}) + "\n")
         _sync(temporary / MARK)
         _sync(temporary)
-        if target.exists():
-            _remove(target)
+        replaced = folder / f"{temporary.name}-replaced"
+        if target.exists():  # aside first: two renames apart, nothing is missing for long
+            target.rename(replaced)
         temporary.rename(target)
         _sync(folder)
+        shutil.rmtree(replaced, ignore_errors=True)
     except (OSError, RuntimeError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         why = " ".join(str(error).split())[:160]
