@@ -113,6 +113,12 @@ def test_resume_at_the_end_takes_no_step_then_one_more_epoch(tmp_path, text):
     assert steps == sorted(set(steps))
 
 
+def test_a_run_cannot_end_before_the_step_it_resumes_at(tmp_path, text):
+    go(tmp_path / "run", text, "train.steps=4")
+    with pytest.raises(RequestError, match=r"stands at step 4, but the run is to end at step 3"):
+        go(tmp_path / "run", text, "train.steps=3", "resume=auto")
+
+
 def test_data_order_continues(tmp_path, text, monkeypatch):
     from txlab.objectives.next_token import NextToken
 

@@ -67,6 +67,12 @@ def restore(found: Checkpoint, module: TrainModule, facts: dict[str, Any] | None
         raise RequestError(
             f"{found.path / 'state.pt'} is not a state of this version of txlab ({error})."
         ) from error
+    step, wanted = module.counters.step, module.total_steps
+    if step > wanted:
+        raise RequestError(
+            f"resume={found.path} stands at step {step}, but the run is to end at step {wanted}: "
+            "give a larger train.steps, tokens or epochs, or start anew with model.init_from."
+        )
 
 
 def _parsed(found: Checkpoint, text: str) -> Any:
