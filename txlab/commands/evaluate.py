@@ -75,16 +75,12 @@ def main(words: Sequence[str]) -> int:
 @torch.inference_mode()
 def measure(goal: "Objective", model: "Model", made: "Data") -> dict[str, Any]:
     """Figures over the whole held-out part, weighted by what the objective counts."""
-    from txlab.train.history import Sums, held_out_row
+    from txlab.train.history import Sums, held_out_pairs, held_out_row
 
     sums = Sums()
     token_bytes = made.tokenizer.token_bytes().to(model.device)
     for batch in made.val_batches():
         held: dict[str, Any] = dict(batch)
         moved: Any = {key: value.to(model.device) for key, value in held.items()}
-        loss = goal(model, moved)
-        labels = moved["labels"]
-        n_bytes = token_bytes[labels.clamp(min=0)].where(labels >= 0, 0).sum()
-        pairs = {"loss": (loss.sum, loss.count), **loss.metrics}
-        sums.add({**pairs, "bytes": (n_bytes, torch.ones_like(n_bytes))})
+        sums.add(held_out_pairs(goal(model, moved), moved["labels"], token_bytes))
     return {f"{goal.item}s": sums.totals()["loss"][1], **held_out_row(sums)}

@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from txlab.data.batch import IGNORE
+from txlab.objectives.objective import Loss
+
 Row = dict[str, float]
 """One row of the log, column by column."""
 
@@ -105,6 +108,17 @@ class Window:
             setattr(self, key, state[key])
         self.norms = list(state["norms"])
         self.sums = Sums(list(state["sums"]["names"]), state["sums"]["values"])
+
+
+def held_out_pairs(
+    loss: Loss, labels: Tensor, token_bytes: Tensor | None
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """What one held-out batch adds to `Sums`; with `token_bytes` [v], also the targets' bytes."""
+    pairs = {"loss": (loss.sum, loss.count), **loss.metrics}
+    if token_bytes is not None:
+        n_bytes = token_bytes[labels.clamp(min=0)].where(labels != IGNORE, 0).sum()
+        pairs["bytes"] = (n_bytes, torch.ones_like(n_bytes))
+    return pairs
 
 
 def held_out_row(sums: Sums) -> Row:

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from txlab.core.errors import RunError
-from txlab.data.batch import IGNORE, Batch
+from txlab.data.batch import Batch
 from txlab.objectives.objective import Objective
 from txlab.train.config import Train
-from txlab.train.history import Row, Stopwatch, Sums, Window, held_out_row
+from txlab.train.history import Row, Stopwatch, Sums, Window, held_out_pairs, held_out_row
 from txlab.train.schedule.schedule import Schedule
 from txlab.train.state import (
     Counters,
@@ -169,13 +169,10 @@ class TrainModule(LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         loss = self.objective(self.model, batch)
-        pairs = {"loss": (loss.sum, loss.count), **loss.metrics}
+        labels = batch["labels"]
         if self.token_bytes is not None:
-            self.token_bytes = self.token_bytes.to(batch["labels"].device)
-            labels = batch["labels"]
-            n_bytes = self.token_bytes[labels.clamp(min=0)].where(labels != IGNORE, 0).sum()
-            pairs["bytes"] = (n_bytes, torch.ones_like(n_bytes))
-        self.held_out.add(pairs)
+            self.token_bytes = self.token_bytes.to(labels.device)
+        self.held_out.add(held_out_pairs(loss, labels, self.token_bytes))
 
     def on_validation_epoch_end(self) -> None:
         self.held_out = self._over_ranks(self.held_out)
