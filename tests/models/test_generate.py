@@ -12,6 +12,7 @@ from txlab.core.errors import RequestError, RunError
 from txlab.models import Decoder
 from txlab.models.generate import Generation, generate
 from txlab.models.sampling import Sampling
+from txlab.models.step import Step, next_tokens
 from txlab.nn.attention import GQA
 from txlab.nn.position import Learned, position
 from txlab.testing.tiny import DIMS, model, tokens
@@ -145,8 +146,12 @@ def test_a_compiled_step_gives_the_same_tokens_from_one_graph(
     counter = CompileCounter()
     # `txlab.models.generate` is also the name of the function that the package exports.
     module = sys.modules[generate.__module__]
-    step = torch.compile(module.next_logits, dynamic=False, backend=counter)
-    monkeypatch.setattr(module, "compiled_step", lambda model: functools.partial(step, model))
+    graph = torch.compile(next_tokens, dynamic=False, backend=counter)
+
+    def step(model: Decoder, *, compiled: bool) -> Step:
+        return functools.partial(graph if compiled else next_tokens, model)
+
+    monkeypatch.setattr(module, "decoding_step", step)
     decoder = model(
         replace(DIMS, context=12), pos=position.config("learned"), attn=GQA.Config(window=window)
     )

@@ -1,18 +1,17 @@
 """Generation on the cache: one prefill of uneven prompts, then a token a row and step."""
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from txlab.core.errors import RequestError, RunError
 from txlab.models.model import Model
-from txlab.models.sampling import Sampling, draw, penalise
-from txlab.models.step import Step, compiled_step, next_logits, scored
+from txlab.models.sampling import Sampling
+from txlab.models.step import Chooser, decoding_step
 
 OnToken = Callable[[int, int], bool]
 """Called with (row, token) for each new token but end tokens; True ends the row."""
@@ -67,110 +66,99 @@ def generate(
     model.eval()
     try:
         with torch.inference_mode():
-            _decode(
-                model,
-                rows,
-                room,
-                found,
-                sampling,
-                steps,
-                end_ids,
-                pad_id,
-                forbidden,
-                on_token,
-                compiled,
-            )
+            run = _Run(model, rows, room, found, sampling, end_ids, on_token, compiled)
+            run.decode(steps, pad_id, forbidden)
     finally:
         model.train(was_training)
     return found
 
 
-def _decode(
-    model: Model,
-    rows: list[list[int]],
-    room: list[int],
-    found: list[Generation],
-    sampling: Sampling,
-    steps: int,
-    end_ids: Sequence[int],
-    pad_id: int,
-    forbidden: Sequence[int],
-    on_token: OnToken | None,
-    compiled: bool,
-) -> None:
-    device = model.device
-    ends = frozenset(end_ids)
-    uniform = _uniform(len(rows), steps, sampling).to(device)
-    lengths = [len(row) for row in rows]
-    width = max(lengths)
-    tokens = torch.tensor([row + [pad_id] * (width - len(row)) for row in rows], device=device)
-    counts = torch.tensor(lengths, device=device)
-    valid = torch.arange(width, device=device) < counts[:, None]
-    length = width + steps
-    if compiled:  # a graph serves one length: few different ones
-        length = min(-(-length // GRAPH_STEP) * GRAPH_STEP, model.dims.context)
-    cache = model.new_cache(len(rows), length)
-    states = model(tokens, valid=valid, cache=cache).states
-    last = states[torch.arange(len(rows), device=device), counts - 1]
-    logits, total = scored(model.logits(last))
-    never = torch.tensor(list(forbidden), dtype=torch.long, device=device)
-    end_tensor = torch.tensor(sorted(ends), dtype=torch.long, device=device)
-    seen = None
-    if sampling.repetition_penalty != 1:
-        seen = torch.zeros(len(rows), model.dims.vocab_size + 1, dtype=torch.bool, device=device)
-        # Padding goes to a column of its own, so that it never counts as seen.
-        seen.scatter_(1, tokens.where(valid, model.dims.vocab_size), True)
-    forward: Step = functools.partial(next_logits, model)
-    if compiled:
-        cache.fix_shapes(len(rows), device)
-        forward = compiled_step(model)
-    alive = [row for row in range(len(rows)) if room[row] > 0 or compiled]
-    if len(alive) < len(rows):
-        keep = torch.tensor(alive, device=device)
-        cache.reorder(keep)
-        logits, total, uniform = logits[keep], total[keep], uniform[keep]
-        seen = None if seen is None else seen[keep]
-    for step in range(steps):
-        scores = logits
-        if seen is not None:
-            scores = penalise(scores, seen[:, :-1], sampling.repetition_penalty)
-        if len(never):
-            scores = scores.index_fill(1, never, float("-inf"))
-        if step < sampling.min_new_tokens and len(end_tensor):
-            scores = scores.index_fill(1, end_tensor, float("-inf"))
-        chosen = draw(scores, sampling, uniform[:, step])
-        logprobs = (logits.gather(1, chosen[:, None]) - total)[:, 0]
-        still = []
-        for i, (token, logprob) in enumerate(zip(chosen.tolist(), logprobs.tolist(), strict=True)):
-            row = alive[i]
-            answer = found[row]
-            if answer.reason:
-                continue
-            if math.isnan(logprob):
-                raise RunError("the model's logits are not a number: its weights are damaged.")
-            answer.tokens.append(token)
-            answer.logprobs.append(logprob)
-            if token in ends:
-                answer.reason = "end token"
-            elif on_token is not None and on_token(row, token):
-                answer.reason = "stop"
-            elif len(answer.tokens) == room[row]:
-                full = room[row] < sampling.max_new_tokens
-                answer.reason = "context full" if full else "length"
+@dataclass
+class _Run:
+    """One call's rows, and how each of them ends."""
+
+    model: Model
+    rows: list[list[int]]
+    room: list[int]
+    """New tokens that each row may still take."""
+    found: list[Generation]
+    sampling: Sampling
+    end_ids: Sequence[int]
+    on_token: OnToken | None
+    compiled: bool
+
+    def decode(self, steps: int, pad_id: int, forbidden: Sequence[int]) -> None:
+        """Fill `found`, `steps` tokens a row at most."""
+        model, sampling, device = self.model, self.sampling, self.model.device
+        tokens, valid = _padded(self.rows, pad_id, device)
+        width = tokens.shape[1]
+        length = width + steps
+        if self.compiled:  # a graph serves one length: few different ones
+            length = min(-(-length // GRAPH_STEP) * GRAPH_STEP, model.dims.context)
+        cache = model.new_cache(len(self.rows), length)
+        states = model(tokens, valid=valid, cache=cache).states
+        states = states[torch.arange(len(tokens), device=device), valid.sum(1) - 1]
+        uniform = _uniform(len(self.rows), steps, sampling).to(device)
+        chooser = Chooser(
+            sampling,
+            tokens,
+            valid,
+            model.dims.vocab_size,
+            forbidden=forbidden,
+            end_ids=self.end_ids,
+        )
+        forward = decoding_step(model, compiled=self.compiled)
+        if self.compiled:
+            cache.fix_shapes(len(self.rows), device)
+        alive = list(range(len(self.rows)))
+        still = [row for row in alive if self.room[row] > 0]
+        chosen = None
+        for step in range(steps):
+            if len(still) < len(alive) and not self.compiled:
+                # Rows that have ended leave the batch: they cost nothing, never pass the context.
+                keep = torch.tensor(still, device=device)
+                cache.reorder(keep)
+                chooser.reorder(keep)
+                uniform, states = uniform[keep], states[keep] if step == 0 else states
+                chosen = None if chosen is None else chosen[keep]
+                alive = [alive[i] for i in still]
+            early = step < sampling.min_new_tokens
+            if chosen is None:
+                chosen, logprobs = chooser.choose(model.logits(states), uniform[:, step], early)
             else:
-                still.append(i)
-        if not still:
-            return
-        if seen is not None:
-            seen.scatter_(1, chosen[:, None], True)
-        if len(still) < len(alive) and not compiled:
-            # Rows that have ended leave the batch: they cost nothing and never pass the context.
-            keep = torch.tensor(still, device=device)
-            cache.reorder(keep)
-            chosen, uniform = chosen[keep], uniform[keep]
-            seen = None if seen is None else seen[keep]
-            alive = [alive[i] for i in still]
-        logits, total = forward(chosen[:, None], cache)
+                chosen, logprobs = forward(chosen[:, None], cache, chooser, uniform[:, step], early)
+            pairs = zip(chosen.tolist(), logprobs.tolist(), strict=True)
+            still = [i for i, pair in enumerate(pairs) if self._goes_on(alive[i], *pair)]
+            if not still:
+                return
+
+    def _goes_on(self, row: int, token: int, logprob: float) -> bool:
+        """Note a row's token; whether the row takes another one."""
+        answer = self.found[row]
+        if answer.reason:
+            return False
+        if math.isnan(logprob):
+            raise RunError("the model's logits are not a number: its weights are damaged.")
+        answer.tokens.append(token)
+        answer.logprobs.append(logprob)
+        if token in self.end_ids:
+            answer.reason = "end token"
+        elif self.on_token is not None and self.on_token(row, token):
+            answer.reason = "stop"
+        elif len(answer.tokens) == self.room[row]:
+            full = self.room[row] < self.sampling.max_new_tokens
+            answer.reason = "context full" if full else "length"
+        return not answer.reason
+
+
+def _padded(
+    rows: list[list[int]], pad_id: int, device: torch.device
+) -> tuple[Int[Tensor, "b t"], Bool[Tensor, "b t"]]:
+    """Rows of one width, and where they are no padding."""
+    width = max(len(row) for row in rows)
+    tokens = torch.tensor([row + [pad_id] * (width - len(row)) for row in rows], device=device)
+    counts = torch.tensor([len(row) for row in rows], device=device)
+    return tokens, torch.arange(width, device=device) < counts[:, None]
 
 
 def _check(model: Model, prompts: Sequence[Sequence[int]], never: set[int]) -> None:

@@ -49,9 +49,10 @@ class KVCache(LayerCache):
             self.k[:, :, start:stop] = k
             self.v[:, :, start:stop] = v
         else:
-            at = start[:, None, :, None].expand_as(k)
-            self.k.scatter_(2, at, k.to(self.k.dtype))
-            self.v.scatter_(2, at, v.to(self.v.dtype))
+            # By index_put, which a compiled graph does in place; scatter_ copies the whole cache.
+            rows = torch.arange(len(start), device=start.device)[:, None]
+            self.k[rows, :, start] = k.transpose(1, 2).to(self.k.dtype)
+            self.v[rows, :, start] = v.transpose(1, 2).to(self.v.dtype)
         return self.k[:, :, : mask.n_keys], self.v[:, :, : mask.n_keys]
 
     def reorder(self, rows: Int[Tensor, "n"]) -> None:
