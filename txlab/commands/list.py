@@ -4,12 +4,9 @@ python -m txlab list
 python -m txlab list model.attn
 """
 
-from pathlib import Path
-
 from txlab.core import plugins
 from txlab.core.docs import summary
 from txlab.core.errors import RequestError
-from txlab.core.files import data_folder
 from txlab.core.hydra import registry
 from txlab.core.hydra.keys import GROUPS
 from txlab.core.slot import SLOTS, slot_at
@@ -40,7 +37,7 @@ def _all() -> None:
         print(f"{path:<15} {slot.doc}")
         print(f"{'':<15} {', '.join(slot.options)}")
     for group in GROUPS:
-        print(f"{group:<15} {', '.join(_entries(group)) or 'none'}")
+        print(f"{group:<15} {', '.join(registry.entries(group)) or 'none'}")
 
 
 def _slot(path: str) -> None:
@@ -56,20 +53,5 @@ def _slot(path: str) -> None:
 
 def _group(group: str) -> None:
     print(f"{group}: choose with {'+' if group == 'recipe' else ''}{group}=NAME")
-    for name, doc in _entries(group).items():
+    for name, doc in registry.entries(group).items():
         print(f"  {name:<14} {doc}")
-
-
-def _entries(group: str) -> dict[str, str]:
-    """Names of a YAML group with the first comment of each file."""
-    if group == "recipe":
-        return {recipe.name: recipe.doc for recipe in registry.RECIPES.values()}
-    return {
-        file.stem: _comment(file) for file in sorted((data_folder("conf") / group).glob("*.yaml"))
-    }
-
-
-def _comment(file: Path) -> str:
-    lines = file.read_text(encoding="utf-8").splitlines()
-    comments = (line.lstrip("# ") for line in lines if line.startswith("#"))
-    return next((line for line in comments if not line.startswith("@")), "")

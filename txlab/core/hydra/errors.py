@@ -17,7 +17,7 @@ from omegaconf.errors import (
 
 from txlab.core.errors import RequestError
 from txlab.core.hydra import keys
-from txlab.core.hydra.registry import RECIPES
+from txlab.core.hydra.registry import RECIPES, entries
 from txlab.core.slot import unknown
 
 
@@ -57,8 +57,8 @@ def _missing(error: MissingConfigException) -> str:
     if group == "recipe" or wanted.startswith("recipe/"):
         return unknown(f"recipe {wanted.removeprefix('recipe/')!r}", wanted[7:], RECIPES)
     options = error.options or re.findall(r"^\t(\S+)$", str(error), re.MULTILINE)
-    if options:
-        return unknown(f"{group} {name!r}", name, dict.fromkeys(options))
+    if options or group in keys.GROUPS:
+        return unknown(f"{group} {name!r}", name, dict.fromkeys(options or entries(group)))
     return _line(str(error))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from txlab.core.errors import RequestError
-from txlab.core.hydra import keys, text
+from txlab.core.hydra import keys, registry, text
 from txlab.core.slot import SLOTS
 from txlab.core.values import choices, whole_number
 
@@ -79,6 +79,8 @@ def _normal(word: Word, multirun: bool) -> Word:
     dotted = word.key.replace("/", ".")
     if dotted in SLOTS:
         return _option(replace(word, key=dotted), multirun)
+    if word.key in keys.GROUPS and word.prefix != "~":
+        _names_entries(word)
     if root in ("recipe", "debug"):
         return replace(word, prefix=word.prefix or "+")
     if root in keys.FREE:
@@ -113,6 +115,18 @@ def _option(word: Word, multirun: bool) -> Word:
         for name in names:
             SLOTS[word.key].option(name.strip().strip("'\""))
     return replace(word, prefix="", value=value)
+
+
+def _names_entries(word: Word) -> None:
+    """RequestError where a group of YAML files is given what is no name, like null or a number.
+
+    Names are looked up by Hydra, which knows the folders of `-cd` as well.
+    """
+    for value in choices((word.value or "").strip("[] ")):
+        if re.fullmatch(r"\s*(null|true|false|[+-]?[\d.]+(e[+-]?\d+)?|)\s*", value, re.IGNORECASE):
+            there = ", ".join(registry.entries(word.key))
+            way = f"one of {there}" if there else f"a class, +{word.key}.mine._target_=CLASS"
+            raise RequestError(f"{word}: name {way}, or leave the word out.")
 
 
 def _no_prefix(word: Word) -> RequestError:

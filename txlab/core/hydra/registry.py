@@ -65,6 +65,20 @@ def _discover() -> None:
             _add_recipes(Path(folder), entry.value)
 
 
+def entries(group: str) -> dict[str, str]:
+    """Names of a YAML group (`recipe`, `trainer` ...) with the first comment of each file."""
+    if group == "recipe":
+        return {recipe.name: recipe.doc for recipe in RECIPES.values()}
+    files = sorted((data_folder("conf") / group).glob("*.yaml"))
+    return {file.stem: _comment(file) for file in files}
+
+
+def _comment(file: Path) -> str:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    comments = (line.lstrip("# ") for line in lines if line.startswith("#"))
+    return next((line for line in comments if not line.startswith("@")), "")
+
+
 def _add_recipes(folder: Path, provider: str) -> None:
     for file in sorted(folder.rglob("*.yaml")):
         name = file.relative_to(folder).with_suffix("").as_posix()
