@@ -42,11 +42,13 @@ def test_an_entry_takes_over_the_fields_it_does_not_set() -> None:
         ({"window": 4}, "option 'None' of model.attn"),
         ({"name": "gqa", "window": "wide"}, "model.attn=gqa: .*wide"),
         ({"name": "gqa", "window": 0}, "window=0"),
+        ({"name": "gqa", "qk_norm": 2}, "qk_norm=2: expected true or false"),
     ],
 )
 def test_entries_that_mean_nothing_are_refused(entry: object, message: str) -> None:
-    with pytest.raises(RequestError, match=message):
-        layer_configs(attention, [entry], GQA.Config(), 2)
+    with pytest.raises(RequestError, match=message) as error:
+        layer_configs(attention, ["mha", entry], GQA.Config(), 2)
+    assert str(error.value).startswith(f"model.pattern.attn, entry 2 ({entry}): ")
 
 
 def test_a_model_mixes_attentions_feed_forwards_and_positions() -> None:

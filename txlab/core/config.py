@@ -34,6 +34,13 @@ def check_numbers(config: Any, before: str = "", after: str = "") -> None:
             )
 
 
+def check_truth(key: str, value: Any) -> None:
+    """Refuse what OmegaConf reads as true or false though it is neither, such as 2 and yes."""
+    said = str(value).lower()
+    if said not in ("true", "false", "null", "none") and not said.startswith("${"):
+        raise RequestError(f"{key}={value}: expected true or false.")
+
+
 @dataclass(frozen=True)
 class Dims:
     """Sizes of the body, stated once on the model and handed to each component.

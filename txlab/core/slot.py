@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from hydra.core.config_store import ConfigStore
+from hydra.core.config_store import ConfigNode, ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from txlab.core.config import Component, check_numbers
+from txlab.core.config import Component, check_numbers, check_truth
 from txlab.core.errors import RequestError
 from txlab.core.plugins import FAILURES
 
@@ -63,19 +63,13 @@ class Slot(Generic[T]):
         def register(cls: C) -> C:
             self._check(name, cls, origin)
             config = _own_config(cls, name)
-            try:
-                node = blank(config, self.path)
-            except (OmegaConfBaseException, ValueError) as error:
-                text = str(error).splitlines()[0]
-                raise TypeError(
-                    f"{origin}: {cls.__name__}.Config cannot be typed: {text}"
-                ) from error
+            node = _Lazy(config, self.path, name, f"{origin}: {cls.__name__}", cls.__module__)
+            if not cls.__module__.startswith("txlab."):
+                node.made()  # a stranger's mistake is told where it was made; ours, by tests
             cls.Config = config
             option = Option(name, cls, config, cls.__module__, origin)
             self._options[name] = self._by_config[config] = option
-            ConfigStore.instance().store(
-                group=self.path, name=name, node=node, package=self.path, provider=cls.__module__
-            )
+            ConfigStore.instance().repo.setdefault(self.path, {})[f"{name}.yaml"] = node
             return cls
 
         return register
@@ -111,8 +105,10 @@ class Slot(Generic[T]):
         """
         given = dict(entry) if isinstance(entry, Mapping) else {"name": entry}
         option = self.option(str(given.get("name")))
-        fields = {f.name for f in dataclasses.fields(option.config)}
-        for key in given:
+        fields = {f.name: f.type for f in dataclasses.fields(option.config)}
+        for key, value in given.items():
+            if fields.get(key) is bool:
+                check_truth(key, value)
             if key not in fields:
                 known = dict.fromkeys(sorted(fields))
                 raise RequestError(
@@ -170,6 +166,27 @@ def _own_config(cls: type[Any], name: str) -> type[Component]:
     config.__module__ = cls.__module__
     config.__qualname__ = f"{cls.__qualname__}.Config"
     return config
+
+
+class _Lazy(ConfigNode):
+    """A node of Hydra's store that is made when Hydra takes it out: most options are never asked
+    for, and making the nodes of all would be most of the time that --help takes."""
+
+    def __init__(self, config: type, path: str, name: str, who: str, provider: str) -> None:
+        super().__init__(f"{name}.yaml", OmegaConf.create(), path, path, provider)
+        self.config = config
+        self.who = who
+
+    def made(self) -> DictConfig:
+        """The typed node; TypeError where the config has a type that OmegaConf cannot hold."""
+        try:
+            return blank(self.config, self.package or "")
+        except (OmegaConfBaseException, ValueError) as error:
+            text = str(error).splitlines()[0]
+            raise TypeError(f"{self.who}.Config cannot be typed: {text}") from error
+
+    def __copy__(self) -> ConfigNode:
+        return ConfigNode(self.name, self.made(), self.group, self.package, self.provider)
 
 
 def blank(config: type, path: str) -> DictConfig:

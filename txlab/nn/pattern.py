@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from txlab.core.config import Component
+from txlab.core.errors import RequestError
 from txlab.core.slot import Slot
 
 C = TypeVar("C", bound=Component)
@@ -25,8 +26,17 @@ class Pattern:
 
 
 def layer_configs(slot: Slot[Any], entries: list[Any], base: C, n_layers: int) -> list[C]:
-    """The config of each layer; equal entries give the same object."""
+    """The config of each layer; equal entries give the same object.
+
+    RequestError says which entry of which key is wrong, whoever wrote it: command line or recipe.
+    """
     if not entries:
         return [base] * n_layers
-    made = [cast(C, slot.config(entry, inherit=base)) for entry in entries]
+    made: list[C] = []
+    for number, entry in enumerate(entries, 1):
+        try:
+            made.append(cast(C, slot.config(entry, inherit=base)))
+        except RequestError as error:
+            key = f"model.pattern.{slot.path.rpartition('.')[2]}"
+            raise RequestError(f"{key}, entry {number} ({entry}): {error}") from error
     return [made[i % len(made)] for i in range(n_layers)]

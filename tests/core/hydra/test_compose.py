@@ -10,7 +10,7 @@ from hydra.core.global_hydra import GlobalHydra
 import txlab
 from txlab.core.errors import RequestError
 from txlab.core.hydra import compose
-from txlab.core.hydra.registry import RECIPES, ready
+from txlab.core.hydra.registry import RECIPES, Recipe, ready
 from txlab.core.slot import SLOTS
 from txlab.schema import Config
 
@@ -131,3 +131,12 @@ def test_recipes_that_start_from_a_model_say_so(recipe: str):
     for words in ([], ["model.init_from=null"]):
         with pytest.raises(RequestError, match=said):
             compose([f"+recipe={recipe}", *words])
+
+
+def test_a_recipe_that_bends_a_truth_value_is_named(tmp_path: Path, monkeypatch: Any):
+    file = tmp_path / "mine.yaml"
+    file.write_text("# Mine.\ntrain:\n  compile: 2\n")
+    monkeypatch.setitem(RECIPES, "mine", Recipe("mine", file, "Mine."))
+    said = rf"recipe {file}: train\.compile=2: expected true or false"
+    with pytest.raises(RequestError, match=said):
+        compose(["+recipe=mine"])

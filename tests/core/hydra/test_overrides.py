@@ -51,6 +51,11 @@ REFUSED = [
     ("train.steps=1.5", "train.steps=1.5: expected a whole number."),
     ("optim.lr=no", "optim.lr=no: expected a number."),
     ("model.tie_embeddings=maybe", "model.tie_embeddings=maybe: expected true or false."),
+    ("model.tie_embeddings=2", "model.tie_embeddings=2: expected true or false."),
+    ("model.tie_embeddings=yes", "model.tie_embeddings=yes: expected true or false."),
+    ("model.tie_embeddings='2'", "model.tie_embeddings=2: expected true or false."),
+    ("train.compile=0", "train.compile=0: expected true or false."),
+    ("model.attn.qk_norm=on", "model.attn.qk_norm=on: expected true or false."),
     ("data.batch_size=null", "data.batch_size=null: expected a whole number."),
     ("data.documents=apart", "data.documents=apart: expected one of "),
     ("model.pattern.attn=mha", "model.pattern.attn: expected a list such as [a,b]."),
@@ -117,6 +122,16 @@ def test_sweeps_keep_their_commas_and_each_value_is_read():
 
 def test_values_with_equals_signs_after_a_flag_are_left_alone():
     assert prepare(["-cd", "a=b", "seed=1"]) == ["-cd", "a=b", "seed=1"]
+
+
+def test_truth_values_are_read_as_they_are_written():
+    words = ["train.compile=True", "model.tie_embeddings=false", "train.one_batch=${train.compile}"]
+    config = compose(words)
+    assert (config.train.compile, config.model.tie_embeddings) == (True, False)
+    assert config.train.one_batch is True
+    assert prepare(["train.compile=true,false"], multirun=True) == ["train.compile=true,false"]
+    with pytest.raises(RequestError, match=r"train\.compile=1: expected true or false"):
+        prepare(["train.compile=true,1"], multirun=True)
 
 
 def test_the_last_of_two_choices_counts():

@@ -69,6 +69,8 @@ def edited(**changes: Any) -> str:
         ("seed: 1", "config.yaml: model is missing"),
         (edited(model__attn={"name": "mine"}), "config.yaml: unknown option 'mine' of model.attn"),
         (edited(model__dim="wide"), "config.yaml: model.dim=wide: expected a whole number"),
+        (edited(train__compile=2), "config.yaml: train.compile=2: expected true or false"),
+        (edited(model__attn__qk_norm="on"), "config.yaml: model.attn.qk_norm=on: expected true"),
         (
             edited(model__n_layer=3),
             "config.yaml: unknown key model.n_layer. Did you mean model.n_layers",

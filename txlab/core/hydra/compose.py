@@ -30,6 +30,7 @@ def prepare(words: Sequence[str], *, multirun: bool = False) -> list[str]:
         if word.key == "recipe" and word.value in registry.RECIPES:
             recipe = registry.RECIPES[word.value]
             plugins.load(recipe.plugins)
+            recipe.check()
             given = {other.key for other in plain if other.value not in (None, "null")}
             for key in recipe.needs:
                 if key not in given:
@@ -39,17 +40,20 @@ def prepare(words: Sequence[str], *, multirun: bool = False) -> list[str]:
 
 def compose(words: Sequence[str] = ()) -> "Config":
     """The typed config of a command line's overrides; RequestError where one is wrong."""
-    normal = prepare(words)
+    return typed(composed(prepare(words)))
+
+
+def composed(normal: Sequence[str]) -> DictConfig:
+    """The tree that Hydra makes of words that `prepare` has normalised."""
     state = GlobalHydra.instance().hydra
     with translated():
         try:
             with hydra.initialize_config_dir(
                 str(data_folder("conf")), version_base="1.3", job_name="txlab"
             ):
-                tree = hydra.compose("config", overrides=normal)
+                return hydra.compose("config", overrides=list(normal))
         finally:
             GlobalHydra.instance().hydra = state
-    return typed(tree)
 
 
 def typed(tree: DictConfig) -> "Config":

@@ -2,10 +2,12 @@
 
 import dataclasses
 import difflib
+from collections.abc import Mapping
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
+from txlab.core.config import check_truth
 from txlab.core.errors import RequestError
 from txlab.core.slot import SLOTS
 
@@ -88,6 +90,21 @@ def types_of(key: str) -> list[Any]:
             ]
             at = [kind for entry in found for kind in parts(entry)]
     return at
+
+
+def check_truths(tree: Mapping[Any, Any], path: str = "") -> None:
+    """`check_truth` for all that a file says; keys that do not exist are left to others."""
+    for name, value in tree.items():
+        key = f"{path}.{name}".lstrip(".")
+        if isinstance(value, Mapping):
+            check_truths(value, key)
+            continue
+        try:
+            kinds = types_of(key)
+        except RequestError:
+            continue
+        if all(kind is bool for kind in kinds):
+            check_truth(key, value)
 
 
 def parts(kind: Any) -> list[Any]:

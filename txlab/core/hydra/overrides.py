@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from txlab.core.config import check_truth
 from txlab.core.errors import RequestError
 from txlab.core.hydra import keys, registry, text
 from txlab.core.slot import SLOTS
@@ -143,6 +144,9 @@ def _value(word: Word, multirun: bool) -> str:
     kinds, value = keys.types_of(word.key), word.value or ""
     if word.key == "plugins" and not value.startswith("["):
         return f"[{value}]"
+    if all(kind is bool for kind in kinds) and "(" not in value:
+        for part in choices(value) if multirun else [value]:
+            check_truth(word.key, part.strip().strip("'\""))
     if value == "null" or text.is_quoted(value):
         return value
     if keys.is_text(word.key):

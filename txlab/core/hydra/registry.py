@@ -6,15 +6,15 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+import yaml
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from txlab.core import plugins
 from txlab.core.errors import RequestError
 from txlab.core.files import data_folder
-from txlab.core.hydra import folders
+from txlab.core.hydra import folders, keys
 from txlab.core.slot import blank
 
 RECIPES: dict[str, "Recipe"] = {}
@@ -32,6 +32,13 @@ class Recipe:
     """Modules it wants imported before it is composed."""
     needs: tuple[str, ...] = ()
     """Keys that stand in it as ???: the command line must give them."""
+
+    def check(self) -> None:
+        """RequestError for a value that composing would bend rather than refuse."""
+        try:
+            keys.check_truths(yaml.safe_load(self.file.read_text(encoding="utf-8")) or {})
+        except RequestError as error:
+            raise RequestError(f"recipe {self.file}: {error}") from error
 
 
 @cache
@@ -86,7 +93,7 @@ def _add_recipes(folder: Path, provider: str) -> None:
             raise RequestError(f"recipe {name} exists twice: {RECIPES[name].file} and {file}.")
         try:
             node = OmegaConf.load(file)
-        except (OmegaConfBaseException, YAMLError, UnicodeDecodeError) as error:
+        except (OmegaConfBaseException, yaml.YAMLError, UnicodeDecodeError) as error:
             raise RequestError(
                 f"recipe {file} cannot be read: {' '.join(str(error).split())}"
             ) from error

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from txlab.core import plugins
 from txlab.core.errors import RequestError
-from txlab.core.hydra import registry
+from txlab.core.hydra import keys, registry
 from txlab.core.hydra.compose import typed
 from txlab.core.hydra.errors import translated
 from txlab.core.slot import SLOTS, Option, blank
@@ -71,6 +71,7 @@ def from_yaml(text: str, source: str = "the saved config", *, ours: bool = False
         owner = OmegaConf.select(node, parent) if parent else node
         owner[leaf] = blank(option.config, path)
     try:
+        keys.check_truths(tree)
         with translated():
             merged = OmegaConf.merge(node, _escaped(tree))
             assert isinstance(merged, DictConfig)
