@@ -7,34 +7,40 @@ import pytest
 import transformers
 
 from txlab.core.errors import RequestError
-from txlab.models.hf.config import DEFAULTS, config_of
+from txlab.models.hf.config import DEFAULTS, SIZES, config_of
 from txlab.models.hf.directory import model_config
 
 NAMES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3", "gpt2": "GPT2"}
 
 
+def sized(given: dict[str, Any]) -> dict[str, Any]:
+    """With the sizes that `given` leaves out, if it has a family's name."""
+    family = given.get("model_type")
+    return {key: DEFAULTS[family][key] for key in SIZES.get(family, ())} | given  # type: ignore
+
+
 @pytest.mark.parametrize("family", DEFAULTS)
 def test_what_a_file_leaves_out_is_as_in_transformers(family: str) -> None:
-    """A file may hold no more than its type: the defaults are then those of transformers."""
+    """A file may hold no more than its type and sizes: all else is then as in transformers."""
     whole = getattr(transformers, f"{NAMES[family]}Config")().to_dict()
     if family == "llama":
         whole["num_key_value_heads"] = None
-    sparse = config_of({"model_type": family})
+    sparse = config_of(sized({"model_type": family}))
     sparse.head_dim = sparse.dims().head_dim if "head_dim" in whole else None
     assert sparse == config_of(whole)
 
 
 def test_the_older_spelling_of_rotary_settings() -> None:
-    old = config_of({"model_type": "llama", "rope_theta": 1e5, "rope_scaling": None})
+    old = config_of(sized({"model_type": "llama", "rope_theta": 1e5, "rope_scaling": None}))
     new = {"rope_type": "default", "rope_theta": 1e5}
-    assert old == config_of({"model_type": "llama", "rope_parameters": new})
+    assert old == config_of(sized({"model_type": "llama", "rope_parameters": new}))
     assert old.pos.theta == 1e5  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("family", ["qwen2", "qwen3"])
 def test_windows_of_the_upper_layers_only(family: str) -> None:
     fields = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 2}
-    given = {"model_type": family, "num_hidden_layers": 3, **fields}
+    given = sized({"model_type": family, "num_hidden_layers": 3, **fields})
     whole = getattr(transformers, f"{NAMES[family]}Config")(**given).to_dict()
     found = config_of(given)
     assert found == config_of(whole)
@@ -71,9 +77,21 @@ def test_windows_of_the_upper_layers_only(family: str) -> None:
 )
 def test_what_cannot_be_built_is_named(given: dict[str, Any], message: str) -> None:
     with pytest.raises(RequestError) as refusal:
-        config_of(given, "DIR/config.json")
+        config_of(sized(given), "DIR/config.json")
     assert str(refusal.value).startswith("DIR/config.json: ")
     assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize("family", DEFAULTS)
+def test_sizes_are_never_guessed(family: str) -> None:
+    """A damaged file of one key would otherwise be a model of billions of parameters."""
+    with pytest.raises(RequestError) as refusal:
+        config_of({"model_type": family}, "DIR/config.json")
+    assert str(refusal.value).startswith(f"DIR/config.json: {', '.join(SIZES[family])} missing")
+    without = sized({"model_type": family})
+    del without["vocab_size"]
+    with pytest.raises(RequestError, match=r"DIR/config\.json: vocab_size missing: "):
+        config_of(without, "DIR/config.json")
 
 
 @pytest.mark.parametrize("text", ["", "[1]", json.dumps("llama")])

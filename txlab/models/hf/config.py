@@ -91,6 +91,16 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """What each family's code reads, with the values of keys that a file leaves out."""
 
+SIZES = {
+    "gpt2": ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head"),
+    **dict.fromkeys(
+        ("llama", "mistral", "qwen2", "qwen3"),
+        ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+         "num_attention_heads"),
+    ),
+}  # fmt: skip
+"""Keys that every file of a family has: a default here would be another model, of billions."""
+
 
 def read(folder: Path) -> dict[str, Any]:
     """The object in a directory's config.json; RequestError where it cannot be read."""
@@ -110,6 +120,11 @@ def config_of(given: Mapping[str, Any], source: str = FILE) -> Decoder.Config:
     family = str(given.get("model_type"))
     try:
         table_of(family)
+        missing = [key for key in SIZES[family] if given.get(key) is None]
+        if missing:
+            raise RequestError(
+                f"{', '.join(missing)} missing: it is not whole, take the model's own file again."
+            )
         theirs = DEFAULTS[family] | {k: v for k, v in given.items() if k in DEFAULTS[family]}
         if theirs["quantization_config"] is not None:
             raise _refusal(theirs, "quantization_config", "none; take the unquantised model")
