@@ -1,6 +1,6 @@
-"""What `python -m txlab` alone says: what it is, the commonest commands, slots and recipes."""
+"""What `python -m txlab` says alone, and with --help: commands, slots, recipes, every key."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from txlab.core.docs import module_summary
@@ -33,10 +33,37 @@ def overview(verbs: Mapping[str, Path]) -> None:
         print(f"  {recipe.name:<15} {recipe.doc}")
 
 
+def everything(words: Sequence[str]) -> None:
+    """Print all that may be chosen and every key, as `words`, normalised overrides, leave them."""
+    from omegaconf import OmegaConf
+
+    from txlab.core.hydra import composed, keys, registry
+    from txlab.core.hydra.overrides import split_flags
+    from txlab.core.slot import SLOTS
+
+    tree = composed(split_flags(words)[1])
+    groups = {path: list(slot.options) for path, slot in SLOTS.items()}
+    groups |= {group: list(registry.entries(group)) for group in keys.GROUPS}
+    print(_HEAD)
+    print("\n== Slots and their options, and groups of YAML: choose with group=option ==")
+    for path in sorted(path for path in groups if groups[path]):
+        print(f"{path}: {', '.join(sorted(groups[path]))}")
+    print("\n== Every key: override with key=value ==")
+    print(OmegaConf.to_yaml(tree))
+    print(_FOOT)
+
+
 def bash_completion() -> str:
     """The shell function that completes `python -m txlab` and `txlab` by asking Hydra."""
     return _BASH
 
+
+_HEAD = """txlab: transformers from interchangeable parts.
+python -m txlab [verb] [key=value ...]     python -m txlab alone lists the verbs"""
+
+_FOOT = """Flags: --cfg job shows the composed config, -m sweeps over comma-separated values.
+Options in full: python -m txlab list [SLOT], python -m txlab show SLOT=NAME
+Hydra's own flags: python -m txlab --hydra-help"""
 
 _BASH = r"""_txlab_complete() {
     local line="$COMP_LINE" run

@@ -1,4 +1,4 @@
-"""Train: Hydra composes the run, its flags (--help, --cfg job, -m, -sc ...) are stock."""
+"""Train: Hydra composes the run, its flags (--cfg job, -m, -sc ...) are stock."""
 
 import os
 import sys
@@ -36,6 +36,11 @@ def main(words: Sequence[str]) -> int:
     else:
         sweeps = any(word in ("-m", "--multirun", "hydra.mode=MULTIRUN") for word in words)
         words = prepare(words, multirun=sweeps)
+    if any(word in ("-h", "--help") for word in words):
+        from txlab.commands.overview import everything
+
+        everything(words)
+        return 0
     sys.argv = [sys.argv[0], *words]
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that errors reach us instead of being printed
     _failure, sweep.worst_status = None, 0
