@@ -191,7 +191,7 @@ def build_trainer(
 ) -> "Trainer":
     """Lightning's Trainer with our callbacks and other people's; writes nothing yet."""
     from txlab.data.loader import micro_size
-    from txlab.train.callbacks import Checkpoints, Log, Progress
+    from txlab.train.callbacks import Checkpoints, ExactMatch, Log, Progress
     from txlab.train.throughput import peak_flops
     from txlab.train.trainer import check_loggers, make_callbacks, make_trainer
 
@@ -199,6 +199,9 @@ def build_trainer(
     callbacks: list[Any] = [Log(place.path, resumed_step=step), Progress()]
     if settings.sample is not None:
         callbacks.append(sampler(config, place, data, step))
+    answers = ExactMatch(place.path, data, resumed_step=step)
+    if module.validates and answers.problems:
+        callbacks.append(answers)
     callbacks += make_callbacks(config.callbacks)
     check_loggers(config.logger)
     checkpoints = Checkpoints(
@@ -262,6 +265,7 @@ def data_module(config: "Config", module: "TrainModule", data: "Data") -> "DataM
 def conclude(place: "Place", module: "TrainModule", data: "Data") -> dict[str, Any]:
     """Write and show summary, picture and sample of a finished run."""
     from txlab.train import report
+    from txlab.train.callbacks import exact_match
     from txlab.train.callbacks.samples import FILE, read_samples
 
     summary = report.summarise(place.path, module, data.facts)
@@ -270,5 +274,8 @@ def conclude(place: "Place", module: "TrainModule", data: "Data") -> dict[str, A
     samples = place.path / FILE
     if samples.exists() and (texts := read_samples(samples)):
         print(f"\nsample at step {texts[-1][0]}:\n{texts[-1][1]}\n")
+    if (answers := place.path / exact_match.FILE).exists():
+        for line in exact_match.closing(answers):
+            print(line)
     report.table(summary)
     return summary

@@ -1,4 +1,4 @@
-"""Measure a trained model on held-out text: loss, perplexity, bits per byte.
+"""Measure a trained model on what is held out: loss, perplexity, bits per byte, right answers.
 
     python -m txlab evaluate ckpt=RUN
     python -m txlab evaluate ckpt=RUN data.path=FILE data.val_fraction=0.5
@@ -83,4 +83,19 @@ def measure(goal: "Objective", model: "Model", made: "Data") -> dict[str, Any]:
         held: dict[str, Any] = dict(batch)
         moved: Any = {key: value.to(model.device) for key, value in held.items()}
         sums.add(held_out_pairs(goal(model, moved), moved["labels"], token_bytes))
-    return {f"{goal.item}s": sums.totals()["loss"][1], **held_out_row(sums)}
+    figures = {f"{goal.item}s": sums.totals()["loss"][1], **held_out_row(sums)}
+    return figures | exact_match(model, made)
+
+
+def exact_match(model: "Model", made: "Data") -> dict[str, float]:
+    """Share of the items that `made` asks that are answered right, where it marks the answers."""
+    from txlab.models.answers import limit, solve
+
+    problems = made.asked() if made.marked else []
+    if not problems:
+        return {}
+    answers = solve(
+        model, made.tokenizer, problems, end_ids=made.end_ids, max_new_tokens=limit(problems)
+    )
+    right = sum(answer.right for answer in answers)
+    return {"problems": len(problems), "val/exact_match": right / len(problems)}

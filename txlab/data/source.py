@@ -8,6 +8,7 @@ from txlab.core.config import Component
 from txlab.core.slot import Slot
 from txlab.data.batch import Batch
 from txlab.data.loader import EpochBatches, StepBatches
+from txlab.data.problem import Problem
 from txlab.data.rows import Rows, collate
 from txlab.data.tokenizer.tokenizer import Tokenizer
 
@@ -90,6 +91,20 @@ class Data:
         """Validation: every held-out row once."""
         size = self.config.micro_batch_size or max(1, self.config.batch_size // world)
         return EpochBatches(self.val, micro_batch_size=size, rank=rank, world=world)
+
+    def asked(self) -> list[Problem]:
+        """Held-out items that a model has to answer at each validation; none by default."""
+        return []
+
+    @property
+    def marked(self) -> bool:
+        """Whether each of those has one right answer, so that the share of right ones counts."""
+        return False
+
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        """Ids that end an answer, once `prepare` is done."""
+        return self.tokenizer.end_ids
 
     def preview(self, n: int = 3, width: int = 400) -> list[str]:
         """The first `width` characters of the first `n` rows of step 0, as the model gets them."""

@@ -62,7 +62,10 @@ def lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("better by", _number(s, "gain", "{:.4f} nats a token")),
         ("bits per byte", _number(s, "val/bits_per_byte", "{:.4f}")),
         ("perplexity", _number(s, "val/perplexity", "{:.2f}")),
-        *((f"held-out {name}", f"{value:.4f}") for name, value in metrics.items()),
+        *(
+            (f"held-out {name.replace('_', ' ')}", f"{value:.4f}")
+            for name, value in metrics.items()
+        ),
         ("tokens/s", _number(s, "tokens_per_s", "{:,.0f}")),
         (
             "MFU",
@@ -126,6 +129,8 @@ def introduction(
     adapter = adapter_of(module.model)
     if adapter is not None:
         lines.insert(3, f"adapter     {adapter.describe(module.model)}")
+    if left_out := _dropped(facts):
+        lines.insert(2, f"dropped     {left_out}")
     if place.resumed is not None:
         done = " (nothing left to do)" if start >= total else ""
         lines.append(
@@ -174,6 +179,13 @@ def summarise(run_dir: Path, module: TrainModule, facts: dict[str, Any]) -> dict
         "run_dir": str(run_dir),
         "data": facts,
     }
+
+
+def _dropped(facts: dict[str, Any]) -> str:
+    """How many items were left out and why; empty where none was."""
+    counts = {k.removeprefix("dropped_"): n for k, n in facts.items() if k.startswith("dropped_")}
+    said = [f"{n:,} {reason.replace('_', ' ')}" for reason, n in counts.items()]
+    return f"{', '.join(said)}; of {facts['items']:,} items" if said else ""
 
 
 def _plain(value: Any) -> str:

@@ -13,11 +13,12 @@ from txlab.core.errors import RequestError
 from txlab.data.cache import absolute, cache_folder, key, whole
 from txlab.data.chat import tasks
 from txlab.data.chat.items import Items, Kind, from_files, sha256, usable
-from txlab.data.chat.messages import Item, Message
+from txlab.data.chat.messages import Item
 from txlab.data.chat.preview import marked
 from txlab.data.chat.rows import figures
 from txlab.data.chat.tasks import Level, Task
 from txlab.data.chat.template import Template
+from txlab.data.problem import Problem
 from txlab.data.rows import Rows
 from txlab.data.source import Data
 from txlab.data.store import Store, StoreWriter
@@ -48,16 +49,8 @@ class Unusable(StrEnum):
     """The run is refused."""
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A held-out or training item to generate an answer to."""
-
-    messages: Sequence[Message]
-    """The chat up to the answer."""
-    prompt_ids: list[int]
-    """The same as the model gets it: what the answer's ids follow in training."""
-    answer: str
-    """The right answer."""
+ASKED, LOOKED_AT = 200, 4
+"""Held-out items that are answered at a validation: of tasks, and of a file."""
 
 
 class Conversations(Data):
@@ -77,6 +70,9 @@ class Conversations(Data):
         """Items to train on; a small task may have fewer different ones."""
         n_val: int = 240
         """Items held out; at most a fifth of a task that has too few."""
+        n_asked: int | None = None
+        """Held-out items that are answered at each validation, and marked: `val/exact_match`. None:
+        200 of tasks; 4 of a file, unmarked, to be looked at."""
         items_seed: int = 0
         """Seed of the items; the run's own seed leaves them as they are."""
         system: str | None = None
@@ -98,6 +94,7 @@ class Conversations(Data):
             self.require(len({*self.tasks}) == len(self.tasks), "tasks", "each task once")
             self.require(self.n_train > 0, "n_train", "a number above 0")
             self.require(self.n_val >= 0, "n_val", "0 or more")
+            self.require((self.n_asked or 0) >= 0, "n_asked", "0 or more, or null")
             self.path, self.cache_dir = absolute(self.path), absolute(self.cache_dir)
             self.template = absolute(self.template)
 
@@ -173,8 +170,27 @@ class Conversations(Data):
                 break
             ids = self.template.prompt(item.prompt)
             if len(ids) < self.context:
-                found.append(Problem(item.prompt, ids, item.answer))
+                answer = {"role": "assistant", "content": item.answer}
+                numbers = self.template.encode([*item.prompt, answer]).answer
+                length = numbers.count(len(item.prompt))
+                found.append(Problem(item.prompt, ids, item.answer, length))
         return found
+
+    def asked(self) -> list[Problem]:
+        n = self.config.n_asked
+        return self.problems("val", (ASKED if self._made_up else LOOKED_AT) if n is None else n)
+
+    @property
+    def marked(self) -> bool:
+        return self._made_up or self.config.n_asked is not None
+
+    @property
+    def _made_up(self) -> bool:
+        return self.config.path is None
+
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        return self.template.end_ids
 
     def preview(self, n: int = 3, width: int = 400) -> list[str]:
         """Rows of step 0 in text; what is supervised stands between guillemets."""

@@ -54,7 +54,7 @@ class Checkpoints(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         if trainer.is_global_zero:
-            checkpoint.clear_leftovers(self.folder)
+            checkpoint.clear_leftovers(self.folder, pl_module.counters.step)
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._handlers[number] = signal.signal(number, self._on_signal)

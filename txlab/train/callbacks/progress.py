@@ -8,6 +8,9 @@ from lightning.pytorch import Callback, Trainer
 
 from txlab.train.history import Row
 
+SHARES = {"val/exact_match": "right", "val/accuracy": "preferred"}
+"""Held-out figures between 0 and 1 that are shown where there are any."""
+
 
 class Progress(Callback):
     """Rewrites one line on a terminal, prints lines elsewhere; only when there is a new row.
@@ -72,6 +75,7 @@ class Progress(Callback):
             parts.insert(0, "[" + "#" * done + "-" * (20 - done) + "]")
         parts += [f"loss {row['train/loss']:.4f}"] if "train/loss" in row else []
         parts += [f"val {row['val/loss']:.4f}"] if "val/loss" in row else []
+        parts += [f"{name} {100 * row[key]:.1f} %" for key, name in SHARES.items() if key in row]
         parts += [f"lr {row['lr']:.2e}", f"{row['tokens_per_s']:,.0f} tokens/s"]
         parts += [f"MFU {100 * row['mfu']:.1f} %"] if "mfu" in row else []
         rate = row["tokens"] and module.counters.seconds / max(module.counters.step, 1)
