@@ -206,6 +206,17 @@ def test_dpo_needs_pairs_and_a_resumed_one_its_reference(there):
         go(there, "dpo", *words, "train.steps=2", "resume=auto")
 
 
+def test_what_is_left_out_is_counted_at_the_start(there, capsys):
+    sides = [("yes", "no"), ("", "no"), ("yes", " "), ("same", "same"), ("yes", "no")]
+    pairs = [{"prompt": str(n), "chosen": c, "rejected": r} for n, (c, r) in enumerate(sides)]
+    pairs.append({"prompt": "long " * 50, "chosen": "yes", "rejected": "no"})
+    (there / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+    words = [*start(there, "pairs"), f"data.path={there / 'pairs.jsonl'}", "data.val_fraction=0"]
+    go(there, "dpo", *words, "train.steps=1")
+    said = capsys.readouterr().out.splitlines()
+    assert "dropped     2 empty side, 1 equal sides, 1 prompt too long; of 6 items" in said
+
+
 def test_a_step_without_any_gradient_ends_the_run(there, monkeypatch):
     """LORA-04: the graph is cut between the loss and what trains."""
     from txlab.nn.adapter.injected import layers

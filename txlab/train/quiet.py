@@ -19,6 +19,8 @@ def quiet() -> Iterator[None]:
         warnings.filterwarnings("ignore", category=PossibleUserWarning)
         warnings.filterwarnings("ignore", message=".*IterableDataset. has .__len__. defined.*")
         warnings.filterwarnings("ignore", message=".*treespec, LeafSpec.*")
+        # Nothing held out is a choice: data.val_fraction=0.
+        warnings.filterwarnings("ignore", message="Total length of `list` across ranks is zero.*")
         try:
             for name in LOGGERS:
                 logging.getLogger(name).setLevel(logging.ERROR)
