@@ -185,7 +185,8 @@ def _dropped(facts: dict[str, Any]) -> str:
     """How many items were left out and why; empty where none was."""
     counts = {k.removeprefix("dropped_"): n for k, n in facts.items() if k.startswith("dropped_")}
     said = [f"{n:,} {reason.replace('_', ' ')}" for reason, n in counts.items()]
-    return f"{', '.join(said)}; of {facts['items']:,} items" if said else ""
+    of = f"; of {facts['items']:,} items" if "items" in facts else ""
+    return ", ".join(said) + of if said else ""
 
 
 def _plain(value: Any) -> str:
