@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 TINY = [
@@ -27,17 +28,23 @@ VARIANTS = {
 }
 
 
-def go(folder: Path, name: str, words: list[str], *more: str) -> None:
-    """One run `name` in `folder`, whose run `base` is the one to start from."""
+def config_of(folder: Path, name: str, words: list[str], *more: str) -> Any:
+    """The config of a run `name` in `folder`, whose run `base` is the one to start from."""
     import txlab
     from txlab.loading import inherited
-    from txlab.run import train
 
     places = [f"run_dir={folder / name}", f"data.cache_dir={folder / 'cache'}"]
     if words[0] == "data=text":
-        places.append(f"data.path={folder / 'text.txt'}")
+        places.append(f"data.path={folder / 'text.jsonl'}")
     given = [*TINY, *places, *(word.format(base=folder / "base") for word in words), *more]
-    train(inherited(txlab.compose(given), given)[0])
+    return inherited(txlab.compose(given), given)[0]
+
+
+def go(folder: Path, name: str, words: list[str], *more: str) -> None:
+    """That run."""
+    from txlab.run import train
+
+    train(config_of(folder, name, words, *more))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Two ranks equal one process: every recipe, with and without an adapter (GA-02)."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,13 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.distributed.recipes import MADE_UP, ROOT, SIZES, VARIANTS, go
+from tests.distributed.recipes import MADE_UP, RECIPES, ROOT, SIZES, VARIANTS, config_of, go
+from txlab.data.batch import IGNORE
+from txlab.run import prepare_data
 from txlab.train import checkpoint
 from txlab.train.callbacks.log import read_rows
 
 SCRIPT = Path(__file__).with_name("recipes.py")
 LENGTHS = [3, 60, 9, 31, 5, 44]
-TEXT = "\n\n".join(" ".join(f"w{i * j % 11}" for j in range(LENGTHS[i % 6])) for i in range(80))
+TEXTS = [" ".join(f"w{i * j % 11}" for j in range(LENGTHS[i % 6])) for i in range(80)]
 
 
 def tensors(run: Path) -> dict[str, torch.Tensor]:
@@ -27,7 +30,7 @@ def tensors(run: Path) -> dict[str, torch.Tensor]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every variant, by one process and by two ranks that a launcher of others' has started."""
     folder = tmp_path_factory.mktemp("recipes")
-    (folder / "text.txt").write_text(TEXT)
+    (folder / "text.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in TEXTS))
     go(folder, "base", ["data=chat", *SIZES, *MADE_UP], "trainer.devices=1", "train.steps=1")
     for name, words in VARIANTS.items():
         go(folder, name, words, "trainer.devices=1")
@@ -69,3 +72,18 @@ def test_the_runs_move_what_is_compared(folder: Path):
         b = [t for key, t in tensors(folder / name).items() if "lora_b" in key.lower()]
         assert b
         assert min(float(t.abs().max()) for t in b) > 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_ranks_count_differently(folder: Path, name: str):
+    """Else a mean of the ranks' means would do. Of pairs each rank has as many: their tokens do."""
+    data = prepare_data(config_of(folder, "none", RECIPES[name]))
+    ranks = [data.step_batches(rank=rank, world=2) for rank in (0, 1)]
+    for step in range(5):
+        one, two = (
+            sum(int((batch["labels"] != IGNORE).sum()) for batch in rank.at(step)) for rank in ranks
+        )
+        if one != two:
+            return
+    pytest.fail("both ranks have equal counts in every step")
