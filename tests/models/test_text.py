@@ -1,4 +1,6 @@
-"""Streaming: early, whole characters, and never past a stop text."""
+"""Streaming: early, whole characters, and never past a stop text; how a text begins."""
+
+import copy
 
 import pytest
 import torch
@@ -97,3 +99,16 @@ def test_only_control_tokens_that_end_something_are_drawn(tokenizer):
     answers = generate_text(model, tokenizer, ["the cat"], sampling)
     drawn = {token for answer in answers for token in answer.tokens}
     assert not drawn & idle
+
+
+def test_a_text_of_nothing_begins_a_document_without_bos_as_well(tokenizer):
+    """As in SmolLM2: there the sample of a run's first validation ended the run."""
+    model, sampling = decoder(300), Sampling(max_new_tokens=5, temperature=0)
+    other = copy.copy(tokenizer)
+    other.bos_id = None
+    (found,) = generate_text(model, other, [""], sampling)
+    (after_eos,) = generate_text(model, other, [[tokenizer.eos_id]], sampling)
+    assert found.tokens == after_eos.tokens
+    (text,) = generate_text(model, other, ["the"], sampling)
+    (ids,) = generate_text(model, other, [tokenizer.encode("the")], sampling)
+    assert text.tokens == ids.tokens

@@ -80,9 +80,10 @@ def generate_text(
 ) -> list[Answer]:
     """Continue every prompt; row i * n + j is answer j to prompt i.
 
-    A text begins a document, so it starts with the `bos` token, if there is one; ids (of a chat)
-    are taken as they are. `end_ids` end a row; None: the tokenizer's. Control tokens that end
-    nothing, and ids that the tokenizer does not have, are never drawn. `compiled`: as `generate`.
+    A text begins a document, so it starts with the `bos` token; where there is none, an empty one
+    starts with the `eos` token, which the document before ends with. Ids (of a chat) are taken as
+    they are. `end_ids` end a row; None: the tokenizer's. Control tokens that end nothing, and ids
+    that the tokenizer does not have, are never drawn. `compiled`: as `generate`.
     """
     if tokenizer.vocab_size > model.dims.vocab_size:
         raise RequestError(
@@ -91,7 +92,8 @@ def generate_text(
         )
     bos = [] if tokenizer.bos_id is None else [tokenizer.bos_id]
     encoded = iter(tokenizer.encode_batch([p for p in prompts if isinstance(p, str)]))
-    ids = [[*bos, *next(encoded)] if isinstance(p, str) else list(p) for p in prompts]
+    eos = [tokenizer.eos_id]
+    ids = [([*bos, *next(encoded)] or eos) if isinstance(p, str) else list(p) for p in prompts]
     ends = tokenizer.end_ids if end_ids is None else end_ids
     streams = [Stream(tokenizer, sampling.stop) for _ in range(len(ids) * sampling.n)]
 
