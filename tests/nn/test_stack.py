@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 
-from txlab.nn.attention import GQA
+from txlab.core.errors import RequestError
+from txlab.nn.attention import GQA, MHA
 from txlab.nn.backend import Auto, Math
 from txlab.nn.block import Block
 from txlab.nn.ffn import FFN
@@ -54,6 +56,21 @@ def test_layers_share_a_context_where_position_and_backend_agree() -> None:
     assert decoder.layers.backends() == ["sdpa", "math"]
     assert model(replace(DIMS, n_layers=4)).layers.groups == [0] * 4
     assert model(backend=Math.Config()).layers.backends() == ["math", "math"]
+
+
+def test_a_mixer_refuses_a_scheme_or_a_backend_at_build(monkeypatch) -> None:
+    def refuse(self, position, backend):
+        if backend.name == "auto" and position.name != "learned":
+            return None
+        return f"model.pos={position.name} on model.backend={backend.name}: use rope on auto"
+
+    monkeypatch.setattr(MHA, "refuse", refuse)
+    model(attn=MHA.Config())
+    said = r"^model.attn=mha: model.pos=learned on model.backend=auto: use rope on auto\.$"
+    with pytest.raises(RequestError, match=said):
+        model(attn=MHA.Config(), pattern=Pattern(pos=["rope", "learned"]))
+    with pytest.raises(RequestError, match=r"model\.pos=rope on model\.backend=math: use"):
+        model(pattern=Pattern(attn=["gqa", "mha"]), backend=Math.Config())
 
 
 def test_a_mask_is_lowered_once_for_all_layers_of_a_kind(monkeypatch) -> None:

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from txlab.core.config import Dims
+from txlab.core.errors import RequestError
 from txlab.nn.attention.mixer import Mixer, attention
 from txlab.nn.backend.backend import Backend
 from txlab.nn.block import Aux, Block
@@ -49,6 +50,9 @@ class Stack(nn.ModuleList):
         for i, plan in enumerate(plans):
             at = dims.at(i)
             mixer = attention.build(plan.attn, at)
+            reason = mixer.refuse(plan.position, backend)
+            if reason is not None:
+                raise RequestError(f"model.attn={plan.attn.name}: {reason}.")
 
             def make_residual(branches: tuple[str, ...], at: Dims = at) -> Residual:
                 return residual.build(

@@ -9,9 +9,11 @@ from torch import Tensor, nn
 
 from txlab.core.config import Component, Dims
 from txlab.core.slot import Slot
+from txlab.nn.backend.backend import Backend
 from txlab.nn.cache import LayerCache
 from txlab.nn.context import Context
 from txlab.nn.mask import Mask
+from txlab.nn.position.position import Position
 
 
 class Mixer(nn.Module):
@@ -31,6 +33,14 @@ class Mixer(nn.Module):
     def features(self) -> frozenset[str]:
         """What this mixer asks of a backend beyond a mask: `softcap`, `dropout` ..."""
         return frozenset()
+
+    def refuse(self, position: Position, backend: Backend) -> str | None:
+        """Why this mixer cannot work with that scheme or backend; None where it can.
+
+        The reason names the other option and the way out: "model.pos=alibi biases scores, and
+        there are none: use rope". `backend` is the one asked for, which `auto` has yet to pick.
+        """
+        return None
 
     def narrow(self, mask: Mask) -> Mask:
         """The mask as this mixer reads it: the body's own by default."""

@@ -19,9 +19,12 @@ class Position(nn.Module):
 
     scores: ClassVar[bool] = False
     """True where `score` adds a bias to the attention scores."""
+    rotates: ClassVar[bool] = False
+    """True where `rotate` turns queries and keys."""
 
     def __init__(self, config: Config, dims: Dims) -> None:
         super().__init__()
+        self.name = config.name
 
     def limit(self) -> int | None:
         """Number of positions this scheme has; None where it has no end."""
