@@ -17,8 +17,7 @@ from txlab.core.errors import RequestError
 from txlab.models import Decoder
 from txlab.nn.attention import attention
 from txlab.nn.backend import backend
-from txlab.nn.ffn import ffn
-from txlab.nn.ffn.mlp import Activation
+from txlab.nn.ffn import Activation, ffn
 from txlab.nn.init import init
 from txlab.nn.norm import norm
 from txlab.nn.position import position

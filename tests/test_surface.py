@@ -20,7 +20,7 @@ OPTIONS = {
     "model.pos": ["none", "sinusoidal", "learned", "rope"],
     "model.norm": ["layernorm", "rmsnorm"],
     "model.residual": ["pre", "post", "parallel"],
-    "model.ffn": ["mlp", "swiglu"],
+    "model.ffn": ["mlp", "swiglu", "geglu", "reglu"],
     "model.init": ["gpt2", "llama"],
     "adapter": ["none", "lora"],
     "tokenizer": ["bpe", "pretrained"],

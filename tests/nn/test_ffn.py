@@ -5,7 +5,7 @@ import torch
 
 from txlab.core.config import Dims
 from txlab.core.errors import RequestError
-from txlab.nn.ffn import MLP, Activation, SwiGLU
+from txlab.nn.ffn import GEGLU, MLP, Activation, ReGLU, SwiGLU
 
 DIMS = Dims(dim=16, n_heads=2, head_dim=8, n_layers=1, context=8, vocab_size=10)
 DEFINITIONS = {
@@ -33,24 +33,34 @@ def test_mlp(activation, bias):
     assert mlp.up.weight.shape == (64, 16)
 
 
+GATES = {
+    "swiglu": (SwiGLU, {}, lambda x: x * torch.sigmoid(x)),
+    "geglu": (GEGLU, {}, DEFINITIONS["gelu"]),
+    "geglu approximate": (GEGLU, {"approximate": True}, DEFINITIONS["gelu_tanh"]),
+    "reglu": (ReGLU, {}, DEFINITIONS["relu"]),
+}
+
+
 @pytest.mark.parametrize("bias", [False, True])
-def test_swiglu(bias):
-    swiglu = SwiGLU(SwiGLU.Config(bias=bias), DIMS).double()
+@pytest.mark.parametrize("name", GATES)
+def test_gated(name, bias):
+    cls, fields, gate = GATES[name]
+    layer = cls(cls.Config(bias=bias, **fields), DIMS).double()
     x = torch.randn(2, 3, 16, dtype=torch.float64)
-    gate = linear(swiglu.gate, x)
-    expected = linear(swiglu.down, gate * torch.sigmoid(gate) * linear(swiglu.up, x))
-    torch.testing.assert_close(swiglu(x), expected)
+    expected = linear(layer.down, gate(linear(layer.gate, x)) * linear(layer.up, x))
+    torch.testing.assert_close(layer(x), expected)
 
 
 @pytest.mark.parametrize(("dim", "hidden"), [(16, 64), (256, 704), (384, 1024), (4096, 10944)])
-def test_swiglu_width(dim, hidden):
+def test_gated_width(dim, hidden):
     """8/3 dim rounded up to a multiple of 64."""
     dims = Dims(dim=dim, n_heads=1, head_dim=8, n_layers=1, context=8, vocab_size=10)
     with torch.device("meta"):
-        assert SwiGLU(SwiGLU.Config(), dims).gate.out_features == hidden
+        for cls in (SwiGLU, GEGLU, ReGLU):
+            assert cls(cls.Config(), dims).gate.out_features == hidden
 
 
-@pytest.mark.parametrize("cls", [MLP, SwiGLU])
+@pytest.mark.parametrize("cls", [MLP, SwiGLU, GEGLU, ReGLU])
 def test_shared_fields(cls):
     assert cls(cls.Config(hidden=24), DIMS).down.in_features == 24
     assert all(hasattr(cls(cls.Config(), DIMS), name) for name in cls.out_linears)

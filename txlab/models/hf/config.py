@@ -13,8 +13,7 @@ from txlab.core.errors import RequestError
 from txlab.models.decoder import Decoder
 from txlab.models.hf.mapping import table_of
 from txlab.nn.attention import GQA
-from txlab.nn.ffn import MLP, SwiGLU
-from txlab.nn.ffn.mlp import Activation
+from txlab.nn.ffn import MLP, Activation, SwiGLU
 from txlab.nn.norm import LayerNorm, RMSNorm
 from txlab.nn.pattern import Pattern
 from txlab.nn.position import Learned, RoPE

@@ -9,7 +9,7 @@ from txlab.models.decoder import Decoder
 from txlab.models.hf.config import ACTIVATIONS, config_of
 from txlab.models.hf.weights import blank
 from txlab.nn.attention import GQA, MHA, MQA, SoftmaxAttention, attention
-from txlab.nn.ffn.mlp import MLP
+from txlab.nn.ffn import MLP
 from txlab.nn.pattern import layer_configs
 from txlab.nn.position import RoPE
 

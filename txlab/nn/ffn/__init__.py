@@ -1,7 +1,9 @@
 """Feed-forward layers, slot `model.ffn`."""
 
+from txlab.nn.ffn.activation import Activation
 from txlab.nn.ffn.ffn import FFN, ffn
-from txlab.nn.ffn.mlp import MLP, Activation
-from txlab.nn.ffn.swiglu import SwiGLU
+from txlab.nn.ffn.glu import GEGLU, GLU, ReGLU, SwiGLU
+from txlab.nn.ffn.mlp import MLP
+from txlab.nn.ffn.perceptron import Perceptron
 
-__all__ = ["FFN", "MLP", "Activation", "SwiGLU", "ffn"]
+__all__ = ["FFN", "GEGLU", "GLU", "MLP", "Activation", "Perceptron", "ReGLU", "SwiGLU", "ffn"]
