@@ -34,9 +34,17 @@ def test_answers_are_right_and_wrong_ones_are_not(task: Task, level: Level) -> N
 
 def test_a_small_task_gives_what_it_has() -> None:
     train, val = items([Task.add, Task.copy], Level.easy, n_train=4000, n_val=1000, seed=0)
-    assert len([i for i in train if "Add" in i.messages[0]["content"]]) in range(780, 801)
-    assert len([i for i in val if "Add" in i.messages[0]["content"]]) in range(190, 201)
+    assert len([i for i in train if "Add" in i.messages[0]["content"]]) == 1584
+    assert len([i for i in val if "Add" in i.messages[0]["content"]]) == 396
     assert len([i for i in val if "Copy" in i.messages[0]["content"]]) == 500
+
+
+def test_easy_sums_have_nothing_to_carry() -> None:
+    train, _ = items([Task.add], Level.easy, n_train=300, n_val=0, seed=0)
+    for item in train:
+        numbers = item.messages[0]["content"].partition("\n")[2].replace(" ", "").split("+")
+        assert [len(number) for number in numbers] == [2, 2]
+        assert all(int(one) + int(other) <= 9 for one, other in zip(*numbers, strict=True))
 
 
 def test_items_follow_the_seed_and_nothing_else() -> None:

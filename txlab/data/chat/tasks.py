@@ -8,6 +8,9 @@ from txlab.data.chat.messages import Item
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 CONSONANTS, VOWELS = "bdfgklmnprst", "aeiou"
+DIGITS = range(10)
+NO_CARRY = [(one, other) for one in DIGITS for other in DIGITS if one + other <= 9]
+"""Digits that add up to a digit."""
 PATIENCE = 50
 """Draws without anything new after which a task is taken for exhausted."""
 SHARE = 5
@@ -79,8 +82,13 @@ def _reverse(source: random.Random, level: Level) -> tuple[str, str, str]:
 
 
 def _add(source: random.Random, level: Level) -> tuple[str, str, str]:
-    highest = {Level.easy: (99, 9), Level.medium: (99, 99), Level.hard: (9999, 9999)}[level]
-    one, other = (source.randint(0, top) for top in highest)
+    if level == Level.easy:  # two digits each, and nothing to carry
+        tens = source.choice([pair for pair in NO_CARRY if 0 not in pair])
+        units = source.choice(NO_CARRY)
+        one, other = (10 * ten + unit for ten, unit in zip(tens, units, strict=True))
+    else:
+        highest = 99 if level == Level.medium else 9999
+        one, other = (source.randint(0, highest) for _ in range(2))
     right = one + other
     wrong = abs(right + source.choice([-10, -1, 1, 10]))
     wrong = right + 1 if wrong == right else wrong
