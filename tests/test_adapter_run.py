@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import txlab
+from tests.train.tiny_run import unsealed
 from txlab.commands.merge import merge
 from txlab.core.errors import RequestError, RunError
 from txlab.loading import inherited, load
@@ -105,6 +106,7 @@ def test_a_changed_or_missing_base_is_refused(there):
     name = next(iter(tensors))
     tensors[name].view(-1)[0] += 1e-6 + tensors[name].view(-1)[0].abs()
     checkpoint.save_file(tensors, new / checkpoint.WEIGHTS)
+    unsealed(new)
     with pytest.raises(RequestError, match="are not those that it was trained from"):
         load(there / "tuned")
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import txlab
+from tests.train.tiny_run import unsealed
 from txlab.core.errors import RequestError
 from txlab.run import train
 from txlab.train import checkpoint, folder
@@ -149,6 +150,20 @@ def test_going_back_in_a_run_needs_another_folder(tmp_path, text):
         go(tmp_path / "run", text, "train.steps=4", f"resume={early}")
 
 
+def test_a_folder_of_another_run_is_refused(tmp_path, text):
+    """However old that run is: its log and checkpoints would be mixed with those of the other."""
+    go(tmp_path / "one", text, "train.steps=2")
+    go(tmp_path / "other", text, "train.steps=4")
+    before = {p: p.read_bytes() for p in (tmp_path / "one").rglob("*") if p.is_file()}
+    with pytest.raises(
+        RequestError, match=r"run_dir=.*/one holds another run than resume=.*/other"
+    ):
+        go(tmp_path / "one", text, "train.steps=6", f"resume={tmp_path / 'other'}")
+    assert {p: p.read_bytes() for p in (tmp_path / "one").rglob("*") if p.is_file()} == before
+    again = go(tmp_path / "other", text, "train.steps=6", f"resume={tmp_path / 'other'}")
+    assert again["step"] == 6
+
+
 def test_another_config_is_refused_with_every_changed_key(tmp_path, text):
     go(tmp_path / "run", text, "train.steps=2")
     with pytest.raises(RequestError) as caught:
@@ -260,5 +275,6 @@ def test_state_of_another_version_is_one_line(tmp_path, text):
     go(tmp_path / "run", text, "train.steps=2")
     file = tmp_path / "run" / "checkpoints" / "step-000002" / "state.pt"
     torch.save({"something": 1}, file)
+    unsealed(file.parent)
     with pytest.raises(RequestError, match=r"state\.pt is not a state of this version of txlab"):
         go(tmp_path / "run", text, "train.steps=4", "resume=auto")

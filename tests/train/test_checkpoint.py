@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.train.tiny_run import decoder
+from tests.train.tiny_run import decoder, unsealed
 from txlab.core.errors import RequestError, RunError
 from txlab.train import checkpoint
 from txlab.train.weights import load_tensors, named_tensors
@@ -115,6 +115,7 @@ class Bomb:
 def test_nothing_in_a_file_is_executed(tmp_path):
     """CKPT-04: a pickle that would create a file."""
     made = save(tmp_path, 1)
+    unsealed(made.path)
     marker = tmp_path / "marker"
     for write in (
         lambda file: torch.save(Bomb(marker), file),
@@ -126,10 +127,13 @@ def test_nothing_in_a_file_is_executed(tmp_path):
         assert not marker.exists()
 
 
+@pytest.mark.parametrize("sealed", [True, False])
 @pytest.mark.parametrize("damage", [b"", b"garbage", None])
 @pytest.mark.parametrize("name", ["weights.safetensors", "state.pt"])
-def test_a_damaged_file_is_one_line(tmp_path, name, damage):
+def test_a_damaged_file_is_one_line(tmp_path, name, damage, sealed):
     made = save(tmp_path, 1)
+    if not sealed:
+        unsealed(made.path)
     file = made.path / name
     file.write_bytes(file.read_bytes()[:-20] if damage is None else damage)
     with pytest.raises(RequestError, match=name) as caught:
@@ -139,6 +143,7 @@ def test_a_damaged_file_is_one_line(tmp_path, name, damage):
 
 def test_whatever_byte_is_hit_only_one_line_is_said(tmp_path):
     made = save(tmp_path, 1, state={"a": [1, (2.0, "x")], "b": torch.arange(9)})
+    unsealed(made.path)
     file = made.path / "state.pt"
     whole, draw = file.read_bytes(), random.Random(0)
     for _ in range(150):
@@ -148,6 +153,22 @@ def test_whatever_byte_is_hit_only_one_line_is_said(tmp_path):
         file.write_bytes(raw)
         with contextlib.suppress(RequestError):  # what is hit may be padding
             made.state()
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "state.pt", "config.yaml"])
+def test_a_flipped_bit_is_noticed(tmp_path, name):
+    """Of the same size, and readable: only the sum tells. One without sums is read as it is."""
+    made = save(tmp_path, 1, model=decoder())
+    read = {"weights.safetensors": made.weights, "state.pt": made.state}.get(name, made.config)
+    file = made.path / name
+    raw = bytearray(file.read_bytes())
+    raw[raw.index(b"e") if name == "config.yaml" else -40] ^= 1
+    file.write_bytes(raw)
+    with pytest.raises(RequestError, match=rf"{name} cannot be read \(its bits are not those"):
+        read()
+    unsealed(made.path)
+    if name != "state.pt":  # which has sums of its own
+        read()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Tiny runs: a real decoder, random rows, the real module and callbacks."""
 
+import json
 import math
 import warnings
 from pathlib import Path
@@ -28,6 +29,13 @@ def decoder(**fields: Any) -> Decoder:
         dim=16, n_layers=2, n_heads=2, context=CONTEXT, vocab_size=VOCAB, **fields
     )
     return Decoder(config, config.dims())
+
+
+def unsealed(folder: Path) -> None:
+    """Take sizes and sums out of a checkpoint's mark: as one from before there were any."""
+    mark = folder / "COMPLETE"
+    notes = {k: v for k, v in json.loads(mark.read_text()).items() if k not in ("bytes", "sha256")}
+    mark.write_text(json.dumps(notes))
 
 
 def rows_of(step: int, rows: int = 4) -> Batch:

@@ -2,16 +2,21 @@
 
 RUN/checkpoints/step-000100/  weights.safetensors  state.pt  config.yaml  tokenizer.json  COMPLETE
 
+COMPLETE is written last and has size and SHA-256 of the others, which are compared when these are
+read (checkpoints from before there were sums are read as they are).
 A run with an adapter writes adapter.safetensors; where its base came from other weights, these are
-named in origin.json instead of being written again.
+named in origin.json instead of being written again; its place may be edited, so it has no sum.
 """
 
+import functools
+import hashlib
 import json
 import os
 import re
 import shutil
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -76,6 +81,7 @@ class Checkpoint:
     def _read(self, name: str, reader: Callable[[Path], Any]) -> Any:
         file = self.path / name
         try:
+            self.verify(name)
             return reader(file)
         except FileNotFoundError:
             raise RequestError(
@@ -88,15 +94,45 @@ class Checkpoint:
             raise damaged(file, why) from error
 
     def verify(self, name: str) -> None:
-        """RequestError where the file is not as long as it was written: cut off, or another's."""
-        file, mark = self.path / name, self.path / MARK
-        try:
-            wanted = json.loads(mark.read_bytes())["bytes"][name]
-        except (OSError, ValueError, KeyError, TypeError):
-            return  # of a folder that was put together by hand: its contents have to do
+        """RequestError where the file is not, bit for bit, what was written."""
+        file = self.path / name
         size = file.stat().st_size
-        if size != wanted:
+        wanted = self._noted("bytes", name)
+        if size != (wanted or size):
             raise damaged(file, f"it has {size} bytes, {MARK} says {wanted}")
+        wanted = self._noted("sha256", name)
+        if wanted is not None and digest(file) != wanted:
+            raise damaged(file, f"its bits are not those that were written, says {MARK}")
+
+    def verify_all(self) -> None:
+        """RequestError for the first file that is gone or not what was written."""
+        for name in self._notes().get("sha256", {}):
+            self._read(name, lambda file: None)
+
+    def _noted(self, kind: str, name: str) -> Any:
+        """What the mark says about a file; None where it says nothing."""
+        found = self._notes().get(kind)
+        return found.get(name) if isinstance(found, dict) else None
+
+    def _notes(self) -> dict[str, Any]:
+        """The mark; of a folder that was put together by hand: nothing, its contents have to do."""
+        try:
+            found = json.loads((self.path / MARK).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+def digest(file: Path) -> str:
+    """SHA-256 of a file's bytes; one that has not changed is read once a process."""
+    found = file.stat()
+    return _digest(file, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=64)
+def _digest(file: Path, *identity: int) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def damaged(file: Path, why: str) -> RequestError:
@@ -184,10 +220,15 @@ def write(
         temporary.mkdir(parents=True)
         for name, writer in writers.items():
             writer(temporary / name)
-        sizes = {file.name: file.stat().st_size for file in sorted(temporary.iterdir())}
-        for name in sizes:
-            _sync(temporary / name)
-        (temporary / MARK).write_text(json.dumps({**facts, "bytes": sizes}) + "\n")
+        files = sorted(temporary.iterdir())
+        with ThreadPoolExecutor(2) as pool:  # while the disk is waited for
+            digests = pool.map(digest, files)
+            for file in files:
+                _sync(file)
+            sums = {f.name: d for f, d in zip(files, digests, strict=True) if f.name != ORIGIN}
+        sizes = {file.name: file.stat().st_size for file in files if file.name != ORIGIN}
+        notes = {**facts, "bytes": sizes, "sha256": sums}
+        (temporary / MARK).write_text(json.dumps(notes) + "\n")
         _sync(temporary / MARK)
         _sync(temporary)
         replaced = folder / f"{temporary.name}-replaced"
@@ -219,10 +260,19 @@ def _save_tensors(tensors: dict[str, Tensor], file: Path) -> None:
     save_file(plain, file, metadata={"format": "pt"})
 
 
-def clear_leftovers(folder: Path) -> None:
-    """Remove what a killed process left half-written or half-removed."""
+def clear_leftovers(folder: Path, step: int | None = None) -> None:
+    """Remove what a killed process left half-written or half-removed.
+
+    Checkpoints beyond `step`, where the run goes on, are damaged: they are moved out of the way, to
+    `step-NNNNNN-damaged`, so that none is ever taken for the newest.
+    """
     if not folder.is_dir():
         return
+    for found in complete(folder) if step is not None else ():
+        if found.step > (step or 0):
+            aside = found.path.with_name(f"{found.path.name}-damaged")
+            shutil.rmtree(aside, ignore_errors=True)
+            found.path.rename(aside)
     for path in folder.iterdir():
         unfinished = STEP.fullmatch(path.name) and not (path / MARK).exists()
         if path.name.startswith(".tmp-") or unfinished:

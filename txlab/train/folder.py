@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import itertools
 import os
 import secrets
 import shutil
@@ -54,8 +55,7 @@ def open_folder(run_dir: str | None, resume: str | None, name: str) -> Place:
     if resume == "auto":
         if path is None:
             raise RequestError("resume=auto needs run_dir=FOLDER to look in.")
-        there = checkpoint.complete(path / checkpoint.FOLDER)
-        resumed = there[-1] if there else None
+        resumed = _newest_whole(path / checkpoint.FOLDER)
     elif resume is not None:
         resumed = checkpoint.find(Path(resume).absolute())
         if path is None:
@@ -65,11 +65,13 @@ def open_folder(run_dir: str | None, resume: str | None, name: str) -> Place:
                     "with run_dir=NEW."
                 )
             path = resumed.path.parent.parent
-    elif (
-        path is not None
-        and leads()
-        and ((path / checkpoint.FOLDER).exists() or (path / METRICS).exists())
-    ):
+        elif leads() and _holds_run(path) and path.resolve() != resumed.path.resolve().parents[1]:
+            raise RequestError(
+                f"run_dir={path} holds another run than resume={resumed.path}: leave run_dir out "
+                "to go on in the resumed run's own folder, name a new one to branch off, or go on "
+                f"with what is there by resume=auto run_dir={path}."
+            )
+    elif path is not None and leads() and _holds_run(path):
         raise RequestError(
             f"run_dir={path} holds a run already: resume=auto goes on with it, "
             "another run_dir starts anew."
@@ -79,7 +81,7 @@ def open_folder(run_dir: str | None, resume: str | None, name: str) -> Place:
         return Place(path, None, leads())
     if not leads():
         return Place(path, resumed, False)
-    if resumed is not None:
+    if resumed is not None and resume != "auto":
         _refuse_newer(path, resumed)
     return Place(path, resumed, _make(path))
 
@@ -130,6 +132,29 @@ def _make(path: Path) -> bool:
             f"run_dir={path} cannot be written ({error.strerror}): choose another run_dir=FOLDER."
         ) from error
     return made
+
+
+def _holds_run(path: Path) -> bool:
+    return (path / checkpoint.FOLDER).exists() or (path / METRICS).exists()
+
+
+def _newest_whole(folder: Path) -> Checkpoint | None:
+    """The newest checkpoint whose files are what was written; each newer one is said to be passed.
+
+    None where there is none at all; RequestError where all are damaged: none is to be lost by
+    starting anew.
+    """
+    newest_first = checkpoint.complete(folder)[::-1]
+    for found, older in itertools.zip_longest(newest_first, newest_first[1:]):
+        try:
+            found.verify_all()
+            return found
+        except RequestError as error:
+            if older is None:
+                raise
+            if leads():
+                print(f"resume      {error} Going back to {older.path.name}.", flush=True)
+    return None
 
 
 def _refuse_newer(path: Path, resumed: Checkpoint) -> None:
