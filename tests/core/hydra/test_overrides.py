@@ -149,3 +149,20 @@ def test_null_is_the_option_none_where_a_slot_has_one():
     assert prepare(["adapter=null"]) == ["adapter=none"]
     assert prepare(["adapter=null,lora"], multirun=True) == ["adapter=none,lora"]
     assert prepare(["model.pos=null"]) == ["model.pos=none"]
+
+
+@pytest.mark.parametrize(
+    ("value", "alone", "swept"),
+    [
+        ("all", "[all]", "[all]"),
+        ("q,v", "[q,v]", "[q],[v]"),
+        ("[q,v]", "[q,v]", "[q,v]"),
+        ("layers.*.attn.q,[k,v]", None, "[layers.*.attn.q],[k,v]"),
+    ],
+)
+def test_a_list_of_words_needs_no_brackets(value: str, alone: str | None, swept: str):
+    words = ["adapter=lora", f"adapter.targets={value}"]
+    assert prepare(words, multirun=True)[1] == f"adapter.targets={swept}"
+    if alone is not None:
+        assert prepare(words)[1] == f"adapter.targets={alone}"
+        assert compose(words).adapter.targets == alone.strip("[]").split(",")

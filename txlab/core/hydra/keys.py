@@ -92,6 +92,16 @@ def types_of(key: str) -> list[Any]:
     return at
 
 
+def is_words(key: str) -> bool:
+    """Whether the field at `key` is a list of words: one may then stand without brackets."""
+    return all(
+        get_origin(kind) is list
+        and isinstance(of := get_args(kind)[0], type)
+        and issubclass(of, str)
+        for kind in types_of(key)
+    )
+
+
 def check_truths(tree: Mapping[Any, Any], path: str = "") -> None:
     """`check_truth` for all that a file says; keys that do not exist are left to others."""
     for name, value in tree.items():

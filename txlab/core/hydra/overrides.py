@@ -142,8 +142,10 @@ def _no_prefix(word: Word) -> RequestError:
 def _value(word: Word, multirun: bool) -> str:
     """The value as Hydra must see it, by the type of the field it is for."""
     kinds, value = keys.types_of(word.key), word.value or ""
-    if word.key == "plugins" and not value.startswith("["):
-        return f"[{value}]"
+    if keys.is_words(word.key) and value != "null" and "(" not in value:
+        # Several plugins are wanted together, never one by one.
+        lists = choices(value) if multirun and word.key != "plugins" else [value]
+        return ",".join(part if part.startswith("[") else f"[{part}]" for part in lists)
     if all(kind is bool for kind in kinds) and "(" not in value:
         for part in choices(value) if multirun else [value]:
             check_truth(word.key, part.strip().strip("'\""))
