@@ -17,7 +17,7 @@ OPTIONS = {
     "model": ["decoder"],
     "model.attn": ["mha", "mqa", "gqa"],
     "model.backend": ["auto", "math", "sdpa"],
-    "model.pos": ["none", "sinusoidal", "learned", "rope"],
+    "model.pos": ["none", "sinusoidal", "learned", "rope", "alibi", "t5"],
     "model.norm": ["layernorm", "rmsnorm"],
     "model.residual": ["pre", "post", "parallel"],
     "model.ffn": ["mlp", "swiglu", "geglu", "reglu"],

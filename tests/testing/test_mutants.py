@@ -5,6 +5,7 @@ import pytest
 import tests.testing.mutants.adapters
 import tests.testing.mutants.attention
 import tests.testing.mutants.backends
+import tests.testing.mutants.biases
 import tests.testing.mutants.bodies
 import tests.testing.mutants.parts
 import tests.testing.mutants.positions

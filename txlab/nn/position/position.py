@@ -1,12 +1,13 @@
 """The slot of positional schemes: where and how a model learns the order of its tokens."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from txlab.core.config import Component, Dims
+from txlab.core.errors import RequestError
 from txlab.core.slot import Slot
 
 
@@ -25,6 +26,20 @@ class Position(nn.Module):
     def __init__(self, config: Config, dims: Dims) -> None:
         super().__init__()
         self.name = config.name
+        self.config, self.dims = config, dims
+
+    def for_heads(self, head_dim: int) -> "Position":
+        """This scheme for heads of another width (latent attention turns a part of each head);
+        itself where nothing is turned. RequestError where the rotation has parameters."""
+        if not self.rotates or head_dim == self.dims.head_dim:
+            return self
+        other = type(self)(self.config, replace(self.dims, head_dim=head_dim))
+        if next(other.parameters(), None) is not None:
+            raise RequestError(
+                f"model.pos={self.name} has parameters for heads of {self.dims.head_dim} channels, "
+                f"but this option of model.attn turns {head_dim}: use model.pos=rope."
+            )
+        return other
 
     def limit(self) -> int | None:
         """Number of positions this scheme has; None where it has no end."""

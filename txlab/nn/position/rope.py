@@ -1,6 +1,7 @@
 """Rotary positions: queries and keys turned by an angle proportional to their position."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -33,6 +34,8 @@ class RoPE(Position):
         def __post_init__(self) -> None:
             self.require(self.theta > 0, "theta", "a number above 0")
             self.require(0 < self.partial <= 1, "partial", "a share above 0 and at most 1")
+
+    rotates: ClassVar[bool] = True
 
     def __init__(self, config: Config, dims: Dims) -> None:
         super().__init__(config, dims)

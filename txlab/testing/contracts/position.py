@@ -21,7 +21,7 @@ def relative(subject: Subject) -> bool:
 
 def rotates(subject: Subject) -> bool:
     """Whether queries and keys are turned."""
-    return subject.overrides("rotate")
+    return subject.option.cls.rotates
 
 
 def queries(built: PositionProbe, t: int, seed: int) -> Tensor:
