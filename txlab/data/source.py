@@ -8,6 +8,7 @@ from txlab.core.config import Component
 from txlab.core.slot import Slot
 from txlab.data.batch import Batch
 from txlab.data.loader import EpochBatches, StepBatches
+from txlab.data.memory import check_batch
 from txlab.data.problem import Problem
 from txlab.data.rows import Rows, collate
 from txlab.data.tokenizer.tokenizer import Tokenizer
@@ -58,7 +59,11 @@ class Data:
         context: int,
         seed: int = 0,
     ) -> None:
-        """`tokenizer`: how to make one, or a checkpoint's own; `context`: tokens a row."""
+        """`tokenizer`: how to make one, or a checkpoint's own; `context`: tokens a row.
+
+        RequestError where the batch of a step does not fit into memory.
+        """
+        check_batch(config.batch_size, context)
         self.config = config
         self.context = context
         self.seed = seed
