@@ -1,9 +1,11 @@
 """LoRA through peft: what is adapted, what trains, merging, turning it off."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from txlab.core.errors import RequestError
 from txlab.nn.adapter import LoRA, adapter_of
@@ -179,6 +181,25 @@ def test_dropout_is_off_in_eval_mode_from_the_start():
     assert torch.equal(logits(model), logits(model))
     model.train()
     assert not torch.equal(logits(model), logits(model))
+
+
+def test_recomputed_activations_leave_the_gradients_as_they_are():
+    """LORA-04: the embedding is frozen, so what goes into a recomputed block has no gradient."""
+    kept = adapted(trained=False)
+    recomputed = copy.deepcopy(kept)
+    for block in recomputed.layers:
+        forward = block.forward
+        block.forward = partial(checkpoint, forward, use_reentrant=False)
+    for model in (kept, recomputed):
+        logits(model, graph=True).square().mean().backward()
+    found = dict(recomputed.named_parameters())
+    for name, parameter in kept.named_parameters():
+        assert (parameter.grad is not None) == ("lora_" in name)
+        if parameter.grad is None:
+            assert found[name].grad is None
+            continue
+        torch.testing.assert_close(found[name].grad, parameter.grad, rtol=0, atol=1e-6)
+        assert bool(parameter.grad.any()) == ("lora_B" in name)  # B is zero at the start
 
 
 def test_a_copy_is_independent():

@@ -86,7 +86,11 @@ def make_loggers(given: dict[str, Any] | None, run_dir: Path, say: Say) -> list[
         elif "save_dir" in inspect.signature(target).parameters and entry.get("save_dir") is None:
             entry = {**entry, "save_dir": str(run_dir)}
         try:
-            made.append(Guarded(name, _instantiate(f"logger.{name}", entry), say))
+            inner = _instantiate(f"logger.{name}", entry)
+            if target.__name__ == WANDB and "anonymous" not in entry:
+                # Lightning hands on a setting that wandb has given up, and warns of at every run.
+                getattr(inner, "_wandb_init", {}).pop("anonymous", None)
+            made.append(Guarded(name, inner, say))
         except RequestError:
             raise
         except Exception as error:
