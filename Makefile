@@ -51,9 +51,11 @@ bench: setup
 	    $(BIN)/python -m benchmarks.train_step $$how; done
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.decode
+	if test -n "$$TXLAB_SMOLLM2"; then $(BIN)/python -m benchmarks.trl; fi
 
-# Tests on real weights (TXLAB_SMOLLM2=DIR); not part of check.
+# Tests on real weights (TXLAB_SMOLLM2=DIR), also beside TRL; not part of check.
 real: setup
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m pytest -m real --slow
 
 clean:

@@ -1,9 +1,12 @@
-"""SmolLM2-135M-Instruct through the importer: logits and answer of the published model.
+"""SmolLM2-135M-Instruct through the importer: logits, answer, tuned from the command line.
 
 TXLAB_SMOLLM2=DIR names its Hugging Face directory (config.json, model.safetensors, tokenizer).
 """
 
+import csv
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 import torch
 
 import txlab
+from tests.real.chats import write
 from txlab.models import Model
 
 PLACE = os.environ.get("TXLAB_SMOLLM2")
@@ -97,3 +101,24 @@ def test_greedy_answer_through_the_chat_template(folder: Path, ours: Model, thei
     assert ours.tokenizer.decode(made.tokens) == ANSWER
     full = theirs.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=30)
     assert full[0, len(prompt) :].tolist() == made.tokens
+
+
+@pytest.mark.parametrize("goal", ["sft", "dpo"])
+def test_lora_learns_in_20_steps_from_the_command_line(
+    goal: str, folder: Path, tmp_path: Path
+) -> None:
+    data = write(tmp_path, 100)[goal == "dpo"]
+    words = [f"+recipe={goal}", f"model.init_from={folder}", "adapter=lora", f"data.path={data}"]
+    words += ["adapter.targets=[attention]", "data.batch_size=4", f"data.cache_dir={tmp_path}"]
+    words += ["train.steps=20", "train.log_every=1", "train.val_every=null", "train.sample=null"]
+    words += ["data.val_fraction=0", f"run_dir={tmp_path / 'run'}", "trainer=cpu"]
+    words += ["data.packed=false"] if goal == "sft" else []
+    done = subprocess.run(
+        [sys.executable, "-m", "txlab", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    with (tmp_path / "run" / "metrics.csv").open() as stream:
+        losses = [float(row["train/loss"]) for row in csv.DictReader(stream)]
+    print(f"{goal}: {' '.join(f'{loss:.3f}' for loss in losses)}")
+    assert len(losses) == 20
+    assert sum(losses[-5:]) < 0.7 * sum(losses[:5])
