@@ -62,6 +62,37 @@ def test_what_only_looked_like_a_stop_text_is_kept(tokenizer):
     assert "".join(pieces) == stream.text == "the EN cat EN"
 
 
+@pytest.mark.parametrize(
+    ("at_least", "text"),
+    [(0, "x"), (4, "x"), (5, "xENDyy"), (9, "xENDyy"), (10, "xENDyyENDzz")],
+)
+def test_a_stop_text_counts_from_the_least_length_on(tokenizer, at_least, text):
+    """`xENDyyENDzz`, a token a letter: the stop texts are complete at tokens 4 and 9."""
+    stream, sent = Stream(tokenizer, ["END"], at_least=at_least), []
+    for letter in "xENDyyENDzz":
+        (token,) = tokenizer.encode(letter)
+        sent.append(stream.add(token))
+        if stream.stopped:
+            break
+    assert "".join([*sent, stream.close()]) == stream.text == text
+
+
+def test_a_stop_text_that_begins_before_the_least_length_still_ends(tokenizer):
+    stream = Stream(tokenizer, ["abab"], at_least=5)
+    for letter in "ababab":
+        stream.add(*tokenizer.encode(letter))
+    assert stream.stopped
+    assert stream.text == "ab"
+
+
+def test_no_row_is_shorter_than_asked_for(tokenizer):
+    letters = ["a", "e", "t", " "]
+    sampling = Sampling(max_new_tokens=12, min_new_tokens=9, n=6, seed=3, stop=letters)
+    answers = generate_text(decoder(tokenizer.vocab_size), tokenizer, ["the cat"], sampling)
+    assert min(len(answer.tokens) for answer in answers) >= 9
+    assert "stop" in {answer.reason for answer in answers}
+
+
 def test_streamed_pieces_are_the_answers(tokenizer):
     model, parts = decoder(tokenizer.vocab_size), {}
     answers = generate_text(

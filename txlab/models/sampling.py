@@ -16,7 +16,7 @@ class Sampling:
     max_new_tokens: int = 128
     """New tokens a row gets at most; the prompt does not count."""
     min_new_tokens: int = 0
-    """New tokens a row gets at least: no end token is drawn before."""
+    """New tokens a row gets at least: no end token is drawn before, no stop text ends it."""
     temperature: float = 1.0
     """Divides the logits; 0 takes the likeliest token."""
     top_k: int | None = None

@@ -29,20 +29,28 @@ class Answer:
 
 
 class Stream:
-    """Turns one row's tokens into text as early as it is final."""
+    """Turns one row's tokens into text as early as it is final.
 
-    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()) -> None:
+    A stop text that is complete before token `at_least` is text like any other.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, stop: Sequence[str] = (), *, at_least: int = 0
+    ) -> None:
         self.text = ""
         """The answer so far; final only up to `sent`."""
         self.sent = 0
         self.stopped = False
         self._tokenizer = tokenizer
         self._stop = tuple(stop)
+        self._at_least = at_least
+        self._count = 0
         # A character's bytes may be spread over tokens.
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def add(self, token: int) -> str:
         """The text that one more token makes final."""
+        self._count += 1
         return self._grow(self._decoder.decode(self._tokenizer.decode_bytes([token])))
 
     def close(self) -> str:
@@ -50,9 +58,12 @@ class Stream:
         return "" if self.stopped else self._grow(self._decoder.decode(b"", final=True), last=True)
 
     def _grow(self, piece: str, *, last: bool = False) -> str:
+        before = len(self.text)
         self.text += piece
-        ends = [at for stop in self._stop if (at := self.text.find(stop, self.sent)) >= 0]
-        if ends:
+        # Those that end in what is new: all others have been passed over.
+        starts = [(stop, max(self.sent, before - len(stop) + 1)) for stop in self._stop]
+        ends = [at for stop, start in starts if (at := self.text.find(stop, start)) >= 0]
+        if ends and self._count >= self._at_least:
             self.stopped = True
             self.text = self.text[: min(ends)]
         final = len(self.text) if last or self.stopped else len(self.text) - self._held()
@@ -95,7 +106,10 @@ def generate_text(
     eos = [tokenizer.eos_id]
     ids = [([*bos, *next(encoded)] or eos) if isinstance(p, str) else list(p) for p in prompts]
     ends = tokenizer.end_ids if end_ids is None else end_ids
-    streams = [Stream(tokenizer, sampling.stop) for _ in range(len(ids) * sampling.n)]
+    least = sampling.min_new_tokens
+    streams = [
+        Stream(tokenizer, sampling.stop, at_least=least) for _ in range(len(ids) * sampling.n)
+    ]
 
     def emit(row: int, text: str) -> None:
         if text and on_text is not None:
