@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 import txlab
 from tests.train.tiny_run import unsealed
 from txlab.commands.merge import merge
 from txlab.core.errors import RequestError, RunError
 from txlab.loading import inherited, load
+from txlab.models import hf
 from txlab.nn.adapter import adapter_of
 from txlab.run import train
 from txlab.train import checkpoint
@@ -143,7 +145,13 @@ def test_merge_writes_a_plain_checkpoint_that_needs_nothing_else(there):
         merge(there / "base", there / "other")
     for name in ("base", "tuned"):
         shutil.rmtree(there / name)
-    assert torch.equal(logits(load(there / "plain")), expected)
+    plain = load(there / "plain")
+    assert torch.equal(logits(plain), expected)
+    hf.export(plain, plain.tokenizer, there / "theirs")
+    theirs = AutoModelForCausalLM.from_pretrained(there / "theirs").eval()
+    with torch.no_grad():
+        found = theirs(torch.arange(20).view(2, 10)).logits
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
     words = [w.replace(str(there / "base"), str(there / "plain")) for w in start(there)]
     go(there, "next", *words, "train.steps=1")
 

@@ -57,6 +57,9 @@ def test_learns_answers_and_where_they_end(tmp_path: Path, packed: bool):
         whole = template.encode(chat).ids
         assert answer.tokens == whole[len(prompt) :][: len(answer.tokens)]
         assert answer.tokens[-1] == tokenizer.eos_id
+        # SFT-05: the template writes it, and the tokenizer's settings say to add one.
+        assert (prompt[0], prompt.count(tokenizer.bos_id)) == (tokenizer.bos_id, 1)
+        assert (whole[0], whole.count(tokenizer.bos_id)) == (tokenizer.bos_id, 1)
 
 
 def message(role: str, content: str) -> dict[str, str]:

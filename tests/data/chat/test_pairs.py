@@ -5,7 +5,8 @@ import torch
 
 from txlab.core.errors import RequestError
 from txlab.data import IGNORE, Pairs
-from txlab.data.tokenizer import BPE
+from txlab.data.tokenizer import BPE, Pretrained
+from txlab.testing import tiny
 
 BARE = (
     "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}"
@@ -113,6 +114,16 @@ def test_earlier_answers_belong_to_the_prompt(make) -> None:
     (problem,) = data.problems("train")
     assert problem.answer == "yes"
     assert data.train[0]["tokens"][0, : len(problem.prompt_ids)].tolist() == problem.prompt_ids
+
+
+def test_one_bos_where_template_and_tokenizer_both_have_it(make, tmp_path: Path) -> None:  # SFT-05
+    tokenizer = Pretrained.load(tiny.tokenizer(tmp_path / "hub"))
+    data = make(Pairs, [pair(3, 4, 5)], tokenizer=tokenizer)
+    tokens = data.train[0]["tokens"]
+    assert (tokens == tokenizer.bos_id).sum(1).tolist() == [1, 1]
+    assert tokens[:, 0].tolist() == [tokenizer.bos_id] * 2
+    (problem,) = data.problems("train")
+    assert tokens[0, : len(problem.prompt_ids)].tolist() == problem.prompt_ids
 
 
 def test_tasks_give_right_and_plausible_wrong_answers(make) -> None:
