@@ -7,6 +7,7 @@ import torch
 
 from txlab.core.errors import RequestError
 from txlab.nn.attention import GQA, MHA
+from txlab.nn.auxiliary import Aux
 from txlab.nn.backend import Auto, Math
 from txlab.nn.block import Block
 from txlab.nn.ffn import FFN
@@ -21,7 +22,7 @@ class Costly(FFN):
     """Doubles its input and reports its sum as an auxiliary loss."""
 
     def forward(self, x, ctx):
-        return 2 * x, {"sum": x.sum()}
+        return 2 * x, Aux({"sum": x.sum()})
 
 
 def test_auxiliary_losses_are_summed_over_layers() -> None:
@@ -32,9 +33,9 @@ def test_auxiliary_losses_are_summed_over_layers() -> None:
     for block in decoder.layers:
         block.ffn.register_forward_hook(lambda _m, args, _out: seen.append(args[0].sum()))
     output = decoder(tokens(2, 5))
-    assert set(output.aux) == {"sum"}
-    torch.testing.assert_close(output.aux["sum"], seen[0] + seen[1])
-    assert model()(tokens(2, 5)).aux == {}
+    assert set(output.aux.losses) == {"sum"}
+    torch.testing.assert_close(output.aux.losses["sum"], seen[0] + seen[1])
+    assert model()(tokens(2, 5)).aux.losses == {}
 
 
 def test_a_block_runs_attention_then_feed_forward_around_the_stream() -> None:

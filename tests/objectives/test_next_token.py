@@ -9,6 +9,7 @@ from torch import nn
 
 from txlab.core.errors import RequestError
 from txlab.data.batch import IGNORE
+from txlab.nn.auxiliary import Aux
 from txlab.objectives import NextToken
 
 
@@ -19,7 +20,7 @@ class Fake(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(vocab, dim)
         self.head = nn.Linear(dim, vocab, bias=False)
-        self.aux = aux or {}
+        self.aux = Aux(aux or {})
         self.called = {}
 
     def forward(self, tokens, **called):

@@ -1,6 +1,6 @@
 """The causal language model: GPT, Llama, Mistral and their kin are choices of its slots."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +74,9 @@ class Decoder(Model):
         if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
             dtype = torch.get_autocast_dtype(kind)
         return self.layers.new_cache(batch, length, self.device, dtype)
+
+    def rebalance(self, loads: Sequence[Tensor]) -> None:
+        self.layers.rebalance(loads)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Decoder":
         # Leaving or entering the meta device makes a new tensor for each use of a parameter.

@@ -1,5 +1,6 @@
 """The slot of models, and what every family of them shares."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,8 +12,8 @@ from txlab.core.config import Component, Dims
 from txlab.core.errors import RequestError
 from txlab.core.slot import Slot
 from txlab.nn.attention import GQA, Mixer
+from txlab.nn.auxiliary import Aux
 from txlab.nn.backend import Auto, Backend
-from txlab.nn.block import Aux
 from txlab.nn.cache import Cache
 from txlab.nn.ffn import FFN, SwiGLU
 from txlab.nn.init import GPT2Init, Init
@@ -118,6 +119,10 @@ class Model(nn.Module):
 
     def new_cache(self, batch: int, length: int) -> Cache:
         """Empty decoding state for `batch` rows of at most `length` tokens."""
+        raise NotImplementedError
+
+    def rebalance(self, loads: Sequence[Tensor]) -> None:
+        """Move the balancing biases of its mixtures by a whole step's `Aux.loads`."""
         raise NotImplementedError
 
     def logits(self, states: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:

@@ -6,13 +6,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from txlab.nn.attention.mixer import Mixer
+from txlab.nn.auxiliary import Aux
 from txlab.nn.cache import LayerCache
 from txlab.nn.context import Context
 from txlab.nn.ffn.ffn import FFN
 from txlab.nn.residual.residual import Residual
-
-Aux = dict[str, Tensor]
-"""Auxiliary losses by name, summed over layers on their way up."""
 
 
 class Block(nn.Module):
@@ -29,7 +27,7 @@ class Block(nn.Module):
     def forward(
         self, x: Float[Tensor, "b t d"], ctx: Context, cache: LayerCache | None = None
     ) -> tuple[Float[Tensor, "b t d"], Aux]:
-        aux: Aux = {}
+        said = [Aux()]
 
         def attn(h: Tensor) -> Tensor:
             return self.attn(h, ctx, cache)
@@ -37,8 +35,8 @@ class Block(nn.Module):
         def ffn(h: Tensor) -> Tensor:
             y = self.ffn(h, ctx)
             if isinstance(y, tuple):
-                aux.update(y[1])
+                said.append(y[1])
                 return y[0]
             return y
 
-        return self.residual(x, {"attn": attn, "ffn": ffn}), aux
+        return self.residual(x, {"attn": attn, "ffn": ffn}), said[-1]

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from txlab.core.config import Dims
 from txlab.core.errors import RequestError
 from txlab.nn.attention.mixer import Mixer, attention
+from txlab.nn.auxiliary import Aux
 from txlab.nn.backend.backend import Backend
-from txlab.nn.block import Aux, Block
+from txlab.nn.block import Block
 from txlab.nn.cache import Cache
 from txlab.nn.context import Context
 from txlab.nn.ffn.ffn import FFN, ffn
@@ -77,13 +78,12 @@ class Stack(nn.ModuleList):
             Context(mask, positions, position, position.prepare(positions), backend)
             for position, backend in self._parts
         ]
-        total: Aux = {}
+        total = Aux()
         for i, block in enumerate(self.blocks()):
             ctx = contexts[self.groups[i]]
             ctx.backend.prepare(block.attn.narrow(mask), x)
             x, aux = block(x, ctx, None if cache is None else cache.layers[i])
-            for name, loss in aux.items():
-                total[name] = total[name] + loss if name in total else loss
+            total = total.plus(aux)
         return x, total
 
     def blocks(self) -> list[Block]:
@@ -94,6 +94,12 @@ class Stack(nn.ModuleList):
         """Empty decoding state of every layer, for `batch` rows of at most `length` tokens."""
         layers = [block.attn.new_cache(batch, length, device, dtype) for block in self.blocks()]
         return Cache(layers, length)
+
+    def rebalance(self, loads: Sequence[Tensor]) -> None:
+        """Move the balancing biases by a whole step's loads, in the order that `Aux` has them."""
+        biased = [ffn for block in self.blocks() if (ffn := block.ffn).balances]
+        for layer, load in zip(biased, loads, strict=True):
+            layer.rebalance(load)
 
     def backends(self) -> list[str]:
         """Name of the backend that each layer computes with."""

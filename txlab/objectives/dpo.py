@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from txlab.core.errors import RequestError
 from txlab.data.batch import IGNORE, Batch
 from txlab.nn.adapter.adapter import adapter_of
+from txlab.nn.auxiliary import Aux
 from txlab.objectives.frozen import Frozen, evaluating
 from txlab.objectives.objective import Loss, Objective, objective
 from txlab.objectives.token_logprobs import token_logprobs
@@ -92,10 +93,7 @@ class DPO(Objective):
                 "logps/rejected": after[1::2] * active,
             }
             metrics = {name: (figure.sum(), count) for name, figure in figures.items()}
-        for name, value in aux.items():
-            loss = loss + value * count
-            metrics[name] = (value.detach() * count, count)
-        return Loss(loss, count, metrics)
+        return Loss(loss, count, metrics).plus(aux)
 
     @contextlib.contextmanager
     def _reference_of(self, model: nn.Module) -> Iterator[nn.Module]:
@@ -109,7 +107,7 @@ class DPO(Objective):
             raise RuntimeError("objective=dpo has no reference: call bind(model) before training.")
 
 
-def answer_logprobs(model: Any, batch: Batch) -> tuple[Float[Tensor, " b"], dict[str, Tensor]]:
+def answer_logprobs(model: Any, batch: Batch) -> tuple[Float[Tensor, " b"], Aux]:
     """Log-probability of each row's supervised tokens, summed, and the model's auxiliary losses."""
     output = model(
         batch["tokens"],

@@ -50,8 +50,4 @@ class NextToken(Objective):
             label_smoothing=self.label_smoothing,
         )
         count = self.count(batch)
-        metrics = {"nll": (nll, count)}
-        for name, value in output.aux.items():
-            loss = loss + value * count
-            metrics[name] = (value.detach() * count, count)
-        return Loss(loss, count, metrics)
+        return Loss(loss, count, {"nll": (nll, count)}).plus(output.aux)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from txlab.core.config import Component
 from txlab.core.slot import Slot
 from txlab.data.batch import Batch
+from txlab.nn.auxiliary import Aux
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,16 @@ class Loss:
     """Number of supervised items."""
     metrics: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
     """Further figures, each as (sum, count), without graph."""
+    loads: tuple[Tensor, ...] = ()
+    """`Aux.loads`: summed over a step, they move the balancing biases of the model."""
+
+    def plus(self, aux: Aux) -> "Loss":
+        """This with the model's auxiliary losses, once for every item, and their figures."""
+        total, metrics = self.sum, dict(self.metrics)
+        for name, value in aux.losses.items():
+            total = total + value * self.count
+            metrics[name] = (value.detach() * self.count, self.count)
+        return Loss(total, self.count, metrics | aux.figures, aux.loads)
 
 
 class Objective(nn.Module):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from txlab.core.errors import RunError
-from txlab.data.batch import Batch
+from txlab.data.batch import Batch, token_count
 from txlab.objectives.objective import Objective
 from txlab.train.config import Train
 from txlab.train.history import Row, Stopwatch, Sums, Window, held_out_pairs, held_out_row
@@ -85,20 +85,22 @@ class TrainModule(LightningModule):
 
     def training_step(self, micro_batches: Sequence[Batch], batch_idx: int) -> None:
         count = torch.stack([self.objective.count(batch) for batch in micro_batches]).sum()
-        tokens = sum(batch["tokens"].numel() for batch in micro_batches)
+        both = torch.stack([count, sum(map(token_count, micro_batches), torch.zeros_like(count))])
         world = self.trainer.world_size
         if world > 1:
-            both = torch.stack([count, torch.full_like(count, tokens)])
-            count, total = self.trainer.strategy.reduce(both, reduce_op="sum").unbind()
-            tokens = int(total)
+            both = self.trainer.strategy.reduce(both, reduce_op="sum")
+        count, tokens = both[0], int(both[1])
         scale = world / count.clamp(min=1)
         total = torch.zeros_like(scale)
+        loads: tuple[Tensor, ...] = ()
         for i, batch in enumerate(micro_batches):
             loss = self.objective(self.model, batch)
             self.window.sums.add({"loss": (loss.sum, loss.count), **loss.metrics})
             total = total + loss.sum.detach()
+            loads = tuple(map(torch.add, loads, loss.loads)) if loads else loss.loads
             with self._outside_autocast(), self._sync_gradients(i == len(micro_batches) - 1):
                 self.manual_backward(loss.sum * scale)
+        before = self.counters.updates
         with self._outside_autocast():
             note = self.update(
                 count,
@@ -108,11 +110,21 @@ class TrainModule(LightningModule):
                 step=self._step_optimizer,
                 scaler=self._scaler,
             )
+        if loads and self.counters.updates > before:
+            self._rebalance(loads)
         if note is not None:
             self._tell("on_note", note)
         self.counters.step += 1
         self.counters.tokens += tokens
         self.window.tokens += tokens
+
+    def _rebalance(self, loads: Sequence[Tensor]) -> None:
+        """Move the biases of mixtures of experts by the loads of the whole step, as exact sums."""
+        flat = torch.cat([load.float() for load in loads])
+        if self.trainer.world_size > 1:
+            flat = self.trainer.strategy.reduce(flat, reduce_op="sum")
+        model: Any = self.model
+        model.rebalance(flat.split([len(load) for load in loads]))
 
     def _step_optimizer(self) -> None:
         wrapped = self.optimizers()  # Lightning's wrapper, for the sake of other people's hooks
@@ -139,6 +151,8 @@ class TrainModule(LightningModule):
     def on_train_start(self) -> None:
         if self._scaler is not None and self._scaler_state:
             self._scaler.load_state_dict(self._scaler_state)
+        if self.trainer.global_rank and self.window.sums.values is not None:
+            self.window.sums.values.zero_()  # resumed ones are those of all ranks together
         self.watch.start()
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
@@ -229,13 +243,17 @@ class TrainModule(LightningModule):
     # --- resume
 
     def state(self) -> dict[str, Any]:
-        """All that decides the rest of the run but weights and generators; plain containers."""
+        """All that decides the rest of the run but weights and generators; plain containers.
+
+        The same on every rank, and asked on every rank: sums of the log are added up over them.
+        """
         scaler = self._scaler
+        sums = self._over_ranks(self.window.sums)
         return {
             "counters": asdict(self.counters),
             "optimizer": optimizer_state(self.optimizer),
             "scaler": scaler.state_dict() if scaler is not None else {},
-            "window": self.window.state(),
+            "window": {**self.window.state(), "sums": sums.state()},
             "seconds": self.watch.read(),
             "row": dict(self.last_row),
         }
@@ -252,7 +270,8 @@ class TrainModule(LightningModule):
 
     def _over_ranks(self, sums: Sums) -> Sums:
         if self.trainer.world_size > 1 and sums.values is not None:
-            total = self.trainer.strategy.reduce(sums.values, reduce_op="sum")
+            # Of a copy: the sum is made in place, and a rank goes on from its own part.
+            total = self.trainer.strategy.reduce(sums.values.clone(), reduce_op="sum")
             return Sums(sums.names, total)
         return sums
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from tests.testing.mutant import caught_by
 from txlab.models.decoder import Decoder
 from txlab.models.model import Output
+from txlab.nn.auxiliary import Aux
 from txlab.nn.init import GPT2Init, Normal
 
 
@@ -45,7 +46,7 @@ class ReturnsVectors(Decoder):
 
     def forward(self, tokens: Tensor, **keys: Any) -> Output:
         output = super().forward(tokens, **keys)
-        return Output(output.states, {"balance": output.states.mean((1, 2))})
+        return Output(output.states, Aux({"balance": output.states.mean((1, 2))}))
 
 
 @caught_by("drops_only_in_training", "training twice")

@@ -8,13 +8,14 @@ from torch import Tensor, nn
 
 from txlab.core.config import Component, Dims
 from txlab.core.slot import Slot
+from txlab.nn.auxiliary import Aux
 from txlab.nn.context import Context
 
 
 class FFN(nn.Module):
     """Works on each token by itself: `forward(x[b t d], ctx) -> [b t d]`.
 
-    An option with auxiliary losses returns `(y, {"name": loss})` instead of `y`.
+    An option with auxiliary losses returns `(y, Aux({"name": loss}))` instead of `y`.
     """
 
     @dataclass
@@ -35,9 +36,18 @@ class FFN(nn.Module):
     def __init__(self, config: Config, dims: Dims) -> None:
         super().__init__()
 
+    @property
+    def balances(self) -> bool:
+        """Whether it has a balancing bias, to be moved by the loads that it puts into its `Aux`."""
+        return False
+
+    def rebalance(self, load: Float[Tensor, "e"]) -> None:
+        """Move that bias by the load of a whole step: all its micro-batches, all ranks."""
+        raise NotImplementedError
+
     def forward(
         self, x: Float[Tensor, "b t d"], ctx: Context
-    ) -> Float[Tensor, "b t d"] | tuple[Float[Tensor, "b t d"], dict[str, Tensor]]:
+    ) -> Float[Tensor, "b t d"] | tuple[Float[Tensor, "b t d"], Aux]:
         raise NotImplementedError
 
 

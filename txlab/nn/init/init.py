@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from txlab.core.config import Component, Dims
 from txlab.core.slot import Slot
+from txlab.nn.ffn.grouped import GroupedLinear
+from txlab.nn.ffn.router import Router
 from txlab.nn.position.position import Position
 
 Role = Literal["embed", "head", "position", "in", "out", "bias", "other"]
@@ -99,7 +101,7 @@ def _role(model: nn.Module, name: str) -> Role:
         return "position"
     if isinstance(module, nn.Embedding):
         return "embed"
-    if not isinstance(module, nn.Linear):
+    if not isinstance(module, nn.Linear | GroupedLinear | Router):
         return "other"
     if leaf == "bias":
         return "bias"

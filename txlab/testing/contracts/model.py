@@ -81,7 +81,7 @@ def returns_states_and_auxiliaries(subject: Subject) -> None:
     )
     logits = model.logits(output.states)
     expect(tuple(logits.shape) == (2, 5, tiny.DIMS.vocab_size), f"logits {tuple(logits.shape)}")
-    for name, loss in output.aux.items():
+    for name, loss in output.aux.losses.items():
         expect(loss.ndim == 0, f"auxiliary loss {name} has shape {tuple(loss.shape)}")
         finite(loss, f"auxiliary loss {name}")
 

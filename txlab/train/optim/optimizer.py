@@ -45,13 +45,15 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Parameter groups by shape: matrices (2-D and up) decay, vectors and scalars do not.
 
     A shape tells what a class name cannot: every bias, gain, scale and logit temperature is 1-D or
-    0-D, whatever module holds it. A tied tensor is listed once, under its first name.
+    0-D, whatever module holds it; the biases of stacked experts, [e o], are vectors all the same.
+    A tied tensor is listed once, under its first name.
     """
     matrices: Named = []
     vectors: Named = []
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            (matrices if parameter.ndim >= 2 else vectors).append((name, parameter))
+            vector = parameter.ndim < 2 or name.endswith(".bias")
+            (vectors if vector else matrices).append((name, parameter))
     groups = [(matrices, weight_decay), (vectors, 0.0)]
     return [{"params": params, "weight_decay": decay} for params, decay in groups if params]
 
