@@ -54,7 +54,7 @@ def test_layers_share_a_context_where_position_and_backend_agree() -> None:
     assert model(pattern=Pattern(pos=["rope", "none"])).layers.groups == [0, 1]
     decoder = model(pattern=Pattern(attn=["gqa", {"name": "gqa", "softcap": 5.0}]))
     assert decoder.layers.groups == [0, 1]
-    assert decoder.layers.backends() == ["sdpa", "math"]
+    assert decoder.layers.backends() == ["sdpa or banded", "math or banded"]
     assert model(replace(DIMS, n_layers=4)).layers.groups == [0] * 4
     assert model(backend=Math.Config()).layers.backends() == ["math", "math"]
 

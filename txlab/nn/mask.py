@@ -26,6 +26,8 @@ class Mask:
     causal: bool = True
     window: int | None = None
     """A query sees itself and the `window - 1` keys before it (and after it, when not causal)."""
+    sinks: int = 0
+    """The first tokens of each document (of a row, without documents) that the window spares."""
     documents: Int[Tensor, "b t"] | None = None
     """Tokens see only their own document. Self-attention without cache."""
     valid: Bool[Tensor, "b k"] | None = None
@@ -34,17 +36,24 @@ class Mask:
     """Key index of each query; an int is the index of the first one, the same in all rows."""
     padded: bool = False
     """Some queries behind a cache are padding; their index lies beyond all keys."""
-    _memo: dict[Any, Tensor] = field(default_factory=dict, repr=False)
+    slots: Int[Tensor, "b k"] | None = None
+    """Key index of each key where keys stand in no order (a ring cache); -1: an empty slot."""
+    sees_all: bool = False
+    """Every query sees every key: told by whoever made the mask, so that nobody need look."""
+    _memo: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def allowed(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         """True where query q of row b may see key k; any broadcastable index tensors."""
-        index = self.index_of(b, q)
-        seen = k >= 0
+        query, key = self.index_of(b, q), self.key_of(b, k)
+        seen = key >= 0
         if self.causal:
-            seen = seen & (k <= index)
+            seen = seen & (key <= query)
         if self.window is not None:
-            distance = index - k
-            seen = seen & (distance < self.window) & (distance > -self.window)
+            distance = query - key
+            near = (distance < self.window) & (distance > -self.window)
+            if self.sinks:
+                near = near | (self._rank(b, k) < self.sinks)
+            seen = seen & near
         if self.documents is not None:
             seen = seen & (self.documents[b, q] == self.documents[b, k])
         if self.valid is not None:
@@ -55,16 +64,24 @@ class Mask:
         """Key index of query q of row b."""
         return self.q_index[b, q] if isinstance(self.q_index, Tensor) else q + self.q_index
 
-    def narrow(self, *, window: int | None) -> "Mask":
-        """This mask with a window as well; a window that hides nothing is left out."""
+    def key_of(self, b: Tensor, k: Tensor) -> Tensor:
+        """Key index of key k of row b: k itself where keys stand in order."""
+        return k if self.slots is None else self.slots[b, k]
+
+    def narrow(self, *, window: int | None, sinks: int = 0) -> "Mask":
+        """This mask with a window as well, but for the first `sinks` tokens of each document; a
+        window that hides nothing is left out."""
         if window is None or window >= self.n_keys or window == self.window:
             return self
-        return dataclasses.replace(self, window=min(window, self.window or window))
+        return dataclasses.replace(self, window=min(window, self.window or window), sinks=sinks)
 
     @property
     def plain(self) -> str | None:
         """'causal' or 'full' where the kernel's own flag says it all; None where it does not."""
-        if self.window is not None or self.documents is not None or self.valid is not None:
+        if self.sees_all:
+            return "full"
+        parts = (self.window, self.documents, self.valid, self.slots)
+        if any(part is not None for part in parts):
             return None
         if not self.causal:
             return "full"
@@ -79,27 +96,91 @@ class Mask:
         """Whether a query may see no key at all (a token sees itself, unless it is padding)."""
         return self.valid is not None or (self.padded and self.window is not None)
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells this mask from the others narrowed from the same one."""
+        return self.window, self.sinks
+
+    def memo(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """What `make` gives, made once for this mask and those narrowed to the same."""
+        key = (*key, self.key)
+        if key not in self._memo:
+            self._memo[key] = make()
+        return self._memo[key]
+
+    def known(self, key: tuple[Any, ...]) -> bool:
+        """Whether `memo` has that already."""
+        return (*key, self.key) in self._memo
+
     def dense(self, device: torch.device) -> Bool[Tensor, "b 1 q k"]:
-        """The whole predicate as a tensor (batch axis 1 where rows agree); made once per window."""
-        key = ("dense", self.window)
-        if key not in self._memo:
-            self._memo[key] = self.allowed(*self._axes(1, device))
-        return self._memo[key]
+        """The whole predicate as a tensor (batch axis 1 where rows agree); made once."""
+        return self.memo(("dense",), lambda: self.allowed(*self._axes(1, device)))
 
-    def bias(self, score: Score, n_heads: int, device: torch.device) -> Float[Tensor, "b h q k"]:
-        """The score of every head, query and key as a tensor (batch axis 1 where rows agree)."""
-        key = ("bias", score)
-        if key not in self._memo:
-            b, h, q, k = self._axes(n_heads, device)
-            self._memo[key] = score(h, self.index_of(b, q), k)
-        return self._memo[key]
+    def part(self, queries: Int[Tensor, "q"], keys: Int[Tensor, "k"]) -> Bool[Tensor, "#b 1 #q #k"]:
+        """The predicate for some queries and keys only."""
+        return self.allowed(*self._axes(1, queries.device, queries, keys))
 
-    def _axes(self, n_heads: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        carriers = (self.documents, self.valid, self.q_index)
+    def bias(
+        self,
+        score: Score,
+        n_heads: int,
+        device: torch.device,
+        queries: Int[Tensor, "q"] | None = None,
+        keys: Int[Tensor, "k"] | None = None,
+    ) -> Float[Tensor, "#b #h #q #k"]:
+        """The score of every head, query and key as a tensor (batch axis 1 where rows agree);
+        that of all queries and keys is made once."""
+
+        def make() -> Tensor:
+            b, h, q, k = self._axes(n_heads, device, queries, keys)
+            return score(h, self.index_of(b, q), self.key_of(b, k))
+
+        return self.memo(("bias", score), make) if queries is None else make()
+
+    def _rank(self, b: Tensor, k: Tensor) -> Tensor:
+        """How many tokens of its document (of its row) stand before key k of row b."""
+        if self.slots is not None or (self.documents is None and self.valid is None):
+            return self.key_of(b, k)
+        return self.ranks()[b, k]
+
+    def ranks(self) -> Int[Tensor, "b k"]:
+        """Number of tokens before each key in its document, padding left out."""
+
+        def make() -> Tensor:
+            like = self.valid if self.documents is None else self.documents
+            assert like is not None
+            there = torch.ones_like(like, dtype=torch.long)
+            if self.valid is not None:
+                there = self.valid.long().expand_as(there)
+            before = there.cumsum(1) - there
+            return before - before.gather(1, self.starts().expand_as(before))
+
+        return self.memo(("ranks",), make)
+
+    def starts(self) -> Int[Tensor, "b k"]:
+        """Index of the first token of each token's document (0 without documents)."""
+        if self.documents is None:
+            assert self.valid is not None
+            return torch.zeros_like(self.valid, dtype=torch.long)
+        index = torch.arange(self.n_keys, device=self.documents.device)
+        new = torch.ones_like(self.documents, dtype=torch.bool)
+        new[:, 1:] = self.documents[:, 1:] != self.documents[:, :-1]
+        return index.where(new, 0).cummax(1).values
+
+    def _axes(
+        self,
+        n_heads: int,
+        device: torch.device,
+        queries: Tensor | None = None,
+        keys: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        carriers = (self.documents, self.valid, self.q_index, self.slots)
         rows = next((x.shape[0] for x in carriers if isinstance(x, Tensor)), 1)
+        queries = torch.arange(self.n_queries, device=device) if queries is None else queries
+        keys = torch.arange(self.n_keys, device=device) if keys is None else keys
         return (
             torch.arange(rows, device=device).view(-1, 1, 1, 1),
             torch.arange(n_heads, device=device).view(1, -1, 1, 1),
-            torch.arange(self.n_queries, device=device).view(1, 1, -1, 1),
-            torch.arange(self.n_keys, device=device).view(1, 1, 1, -1),
+            queries.view(1, 1, -1, 1),
+            keys.view(1, 1, 1, -1),
         )

@@ -2,7 +2,8 @@
 
 from txlab.nn.backend.auto import Auto
 from txlab.nn.backend.backend import Backend, backend
+from txlab.nn.backend.banded import Banded
 from txlab.nn.backend.math import Math
 from txlab.nn.backend.sdpa import SDPA
 
-__all__ = ["SDPA", "Auto", "Backend", "Math", "backend"]
+__all__ = ["SDPA", "Auto", "Backend", "Banded", "Math", "backend"]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -20,7 +21,8 @@ class Backend:
         """Fields shared by all backends."""
 
     supports: ClassVar[frozenset[str]] = frozenset()
-    """Features beyond a mask that this backend computes: `softcap`, `score`."""
+    """Features beyond a mask that this backend computes: `softcap`, `score`, `sink_logit`, `fused`
+    (never a kernel that holds the scores of all pairs)."""
 
     def __init__(self, config: Config, dims: Dims) -> None:
         self.name = config.name
@@ -36,6 +38,10 @@ class Backend:
             )
         return self
 
+    def trains(self, device: torch.device) -> bool:
+        """Whether there are gradients on this device."""
+        return True
+
     def prepare(self, mask: Mask, x: Tensor) -> None:
         """Lower `mask` once, before the layers run, so that no layer (or compiled graph) has to."""
 
@@ -49,11 +55,13 @@ class Backend:
         scale: float,
         score: Score | None = None,
         softcap: float | None = None,
+        sink_logit: Float[Tensor, "h"] | None = None,
         dropout: float = 0.0,
     ) -> Float[Tensor, "b h t v"]:
         """softmax(cap(q k^T scale) + score | mask) v; query head i reads key head i // (h / g).
 
-        A query that may see no key yields zeros.
+        `sink_logit` adds exp(sink_logit) to each head's denominator: a key that every query sees
+        and whose value is zero. A query that may see no key yields zeros.
         """
         raise NotImplementedError
 

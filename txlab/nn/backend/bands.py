@@ -1,0 +1,139 @@
+"""Which keys each run of queries needs: a mask cut into blocks, once for all layers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from txlab.nn.mask import Mask
+
+
+@dataclass(frozen=True)
+class Bands:
+    """For each run of `size` queries, the blocks of `size` keys that one of them may see."""
+
+    size: int
+    blocks: tuple[tuple[int, ...], ...]
+    measured: bool
+    """Whether the numbers of this very mask decided it, not its shape alone."""
+    share: float
+    """Blocks needed, as a share of all pairs of runs and blocks."""
+
+
+def bands(mask: Mask, size: int) -> Bands | None:
+    """The bands of `mask`, made once; None where keys stand in no order, or where a graph is being
+    traced and numbers would have to be read from tensors."""
+    if mask.slots is not None:
+        return None
+    measured = any(isinstance(x, Tensor) for x in (mask.q_index, mask.documents))
+    measured = measured or (mask.sinks > 0 and mask.valid is not None)
+    key = ("bands", size)
+    if measured and torch.compiler.is_compiling() and not mask.known(key):
+        return None
+    return mask.memo(key, lambda: _cut(mask, size, measured))
+
+
+SHORT = 96
+"""Mean length of documents below which a call for each costs more than it saves."""
+
+
+def pieces(mask: Mask) -> tuple[tuple[int, ...], ...] | None:
+    """Lengths of the documents in each row, where each can be attended by itself; made once.
+
+    None where there are none, where they are short or mixed up, where padding stands between
+    them, and while a graph is traced.
+    """
+    if mask.documents is None or mask.slots is not None:
+        return None
+    if torch.compiler.is_compiling() and not mask.known(("pieces",)):
+        return None
+    return mask.memo(("pieces",), lambda: _pieces(mask))
+
+
+def _pieces(mask: Mask) -> tuple[tuple[int, ...], ...] | None:
+    documents = mask.documents
+    assert documents is not None
+    steps = documents.diff(dim=1)
+    simple = (steps >= 0).all()
+    if mask.valid is not None:
+        simple = simple & mask.valid.all()
+    if not simple:
+        return None
+    ends: list[list[int]] = [[] for _ in range(len(documents))]
+    for row, place in steps.nonzero().tolist():
+        ends[row].append(place + 1)
+    if sum(map(len, ends)) + len(ends) > documents.numel() / SHORT:
+        return None
+    length = mask.n_keys
+    return tuple(
+        tuple(b - a for a, b in zip([0, *found], [*found, length], strict=True)) for found in ends
+    )
+
+
+def _cut(mask: Mask, size: int, measured: bool) -> Bands:
+    firsts, lasts, starts, sinks = _measured(mask, size) if measured else _plain(mask, size)
+    n_blocks = -(-mask.n_keys // size)
+    found = []
+    for first, last, start in zip(firsts, lasts, starts, strict=True):
+        low = 0 if mask.window is None else first - mask.window + 1
+        high = mask.n_keys - 1
+        if mask.causal:
+            high = last
+        elif mask.window is not None:
+            high = last + mask.window - 1
+        low = min(max(low, start, 0), mask.n_keys - 1) // size
+        high = min(max(high, low * size), mask.n_keys - 1) // size
+        far = [block for block in sinks if start // size <= block < low]
+        found.append((*far, *range(low, high + 1)))
+    share = sum(map(len, found)) / max(1, len(found) * n_blocks)
+    return Bands(size, tuple(found), measured, share)
+
+
+Numbers = tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]
+"""Of each run: lowest and highest key index of a query, lowest start of a document; blocks that
+hold a sink."""
+
+
+def _plain(mask: Mask, size: int) -> Numbers:
+    assert isinstance(mask.q_index, int)
+    begins = range(0, mask.n_queries, size)
+    firsts = [mask.q_index + begin for begin in begins]
+    lasts = [mask.q_index + min(begin + size, mask.n_queries) - 1 for begin in begins]
+    n_sinks = min(mask.sinks, mask.n_keys)
+    return firsts, lasts, [0] * len(firsts), range(-(-n_sinks // size))
+
+
+def _measured(mask: Mask, size: int) -> Numbers:
+    """The same from the mask's tensors, brought to the host in one piece."""
+    carrier = next(x for x in (mask.q_index, mask.documents, mask.valid) if isinstance(x, Tensor))
+    index = mask.q_index
+    if isinstance(index, int):
+        index = torch.arange(index, index + mask.n_queries, device=carrier.device)[None]
+    # Padding behind a cache has an index beyond all keys; it sees nothing that counts.
+    low = _runs(index, size, mask.n_keys).amin((0, 2))
+    high = _runs(index.masked_fill(index >= mask.n_keys, -1), size, -1).amax((0, 2))
+    starts = torch.zeros_like(low)
+    if mask.documents is not None:
+        sorted_ = (mask.documents[:, 1:] >= mask.documents[:, :-1]).all()
+        starts = (_runs(mask.starts(), size, mask.n_keys).amin((0, 2)) * sorted_).to(low.dtype)
+    parts = [low, high, starts]
+    if mask.sinks:
+        ranked = mask.documents is not None or mask.valid is not None
+        rank = mask.ranks() if ranked else torch.arange(mask.n_keys, device=carrier.device)[None]
+        parts.append((_runs(rank, size, mask.n_keys).amin((0, 2)) < mask.sinks).long())
+    numbers = torch.cat(parts).tolist()
+    n = len(low)
+    holds = numbers[3 * n :]
+    return (
+        numbers[:n],
+        numbers[n : 2 * n],
+        numbers[2 * n : 3 * n],
+        [block for block, sink in enumerate(holds) if sink],
+    )
+
+
+def _runs(x: Tensor, size: int, fill: int) -> Tensor:
+    """x [b t] as [b n size], the last run filled up."""
+    missing = -x.shape[1] % size
+    return torch.nn.functional.pad(x, (0, missing), value=fill).unflatten(1, (-1, size))
