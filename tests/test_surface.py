@@ -15,8 +15,8 @@ from txlab.core.slot import SLOTS
 ready()
 OPTIONS = {
     "model": ["decoder"],
-    "model.attn": ["mha", "mqa", "gqa"],
-    "model.backend": ["auto", "math", "sdpa", "banded"],
+    "model.attn": ["mha", "mqa", "gqa", "linear"],
+    "model.backend": ["auto", "math", "sdpa"],
     "model.pos": ["none", "sinusoidal", "learned", "rope", "alibi", "t5"],
     "model.norm": ["layernorm", "rmsnorm"],
     "model.residual": ["pre", "post", "parallel"],

@@ -72,7 +72,7 @@ def test_values_that_mean_nothing_are_refused(field: str) -> None:
         GQA.Config(**{field: -1})
 
 
-@pytest.mark.parametrize("name", attention.options)
+@pytest.mark.parametrize("name", ["mha", "mqa", "gqa"])
 def test_switches_change_parameters_and_results(name: str) -> None:
     kind = attention.option(name)
     plain = kind.cls(kind.config(), DIMS)

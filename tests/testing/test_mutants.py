@@ -8,6 +8,7 @@ import tests.testing.mutants.backends
 import tests.testing.mutants.biases
 import tests.testing.mutants.bodies
 import tests.testing.mutants.experts
+import tests.testing.mutants.mixers
 import tests.testing.mutants.parts
 import tests.testing.mutants.positions
 import tests.testing.mutants.runs

@@ -17,6 +17,10 @@ class LayerCache:
         """Keep `rows` of the batch, in this order (rows may repeat)."""
         raise NotImplementedError
 
+    def crop(self, length: int) -> None:
+        """Forget what follows each row's first `length` tokens; nothing to do where the next ones
+        are written over them. RequestError where it cannot be forgotten."""
+
     def bytes_per_token(self) -> int:
         """Bytes that one more token of one row takes in this layer."""
         raise NotImplementedError
@@ -128,6 +132,9 @@ class Cache:
 
     def crop(self, length: int) -> None:
         """Forget everything after the first `length` tokens of each row."""
+        if length < self.longest:
+            for layer in self.layers:
+                layer.crop(length)
         self.longest = min(self.longest, length)
         if isinstance(self.lengths, int):
             self.lengths = self.longest

@@ -48,6 +48,7 @@ class Stack(nn.ModuleList):
         self.groups: list[int] = []
         """Number of the context that each layer reads."""
         self._parts: list[tuple[Position, Backend]] = []
+        self._schemes: dict[tuple[int, int], Position] = {}
         for i, plan in enumerate(plans):
             at = dims.at(i)
             mixer = attention.build(plan.attn, at)
@@ -65,7 +66,8 @@ class Stack(nn.ModuleList):
 
             self.append(Block(mixer, ffn.build(plan.ffn, at), make_residual))
             needs = mixer.features | ({"score"} if plan.position.scores else frozenset())
-            self.groups.append(self._group(plan.position, backend.pick(needs)))
+            turned = self._scheme(plan.position, mixer.rotary_dim)
+            self.groups.append(self._group(turned, backend.pick(needs)))
 
     def forward(
         self,
@@ -81,7 +83,8 @@ class Stack(nn.ModuleList):
         total = Aux()
         for i, block in enumerate(self.blocks()):
             ctx = contexts[self.groups[i]]
-            ctx.backend.prepare(block.attn.narrow(mask), x)
+            if block.attn.attends:
+                ctx.backend.prepare(block.attn.narrow(mask), x)
             x, aux = block(x, ctx, None if cache is None else cache.layers[i])
             total = total.plus(aux)
         return x, total
@@ -102,12 +105,22 @@ class Stack(nn.ModuleList):
             layer.rebalance(load)
 
     def backends(self) -> list[str]:
-        """Name of the backend that each layer computes with."""
-        return [self._parts[group][1].name for group in self.groups]
+        """Name of the backend that each layer computes with; none where its mixer needs none."""
+        return [
+            self._parts[group][1].name if block.attn.attends else "none"
+            for group, block in zip(self.groups, self.blocks(), strict=True)
+        ]
+
+    def _scheme(self, position: Position, head_dim: int) -> Position:
+        """The scheme for heads of this width, one object for all layers that ask for the same."""
+        key = id(position), head_dim
+        if key not in self._schemes:
+            self._schemes[key] = position.for_heads(head_dim)
+        return self._schemes[key]
 
     def _group(self, position: Position, backend: Backend) -> int:
         for number, (p, b) in enumerate(self._parts):
-            if p is position and b is backend:
+            if p is position and type(b) is type(backend):
                 return number
         self._parts.append((position, backend))
         return len(self._parts) - 1

@@ -81,8 +81,8 @@ class MixerProbe(Probe):
         mask = mask or Mask(x.shape[1], x.shape[1])
         if positions is None:
             positions = torch.arange(x.shape[1], device=x.device)[None]
-        angles = self.position.prepare(positions)
-        ctx = Context(mask, positions, self.position, angles, self.backend)
+        position = self.position.for_heads(self.part.rotary_dim)
+        ctx = Context(mask, positions, position, position.prepare(positions), self.backend)
         self.backend.prepare(self.part.narrow(mask), x)
         return self.part(x, ctx, cache)
 

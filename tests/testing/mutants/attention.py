@@ -160,6 +160,16 @@ class Rounded(KVCache):
         return super().update(k.round(), v.round(), mask)
 
 
+class Growing(KVCache):
+    """Writes behind what it wrote last, whatever the mask says."""
+
+    def update(self, k: Tensor, v: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
+        self.written = getattr(self, "written", 0) + k.shape[2]
+        start = min(self.written, self.k.shape[2] - 1) - k.shape[2]
+        super().update(k, v, replace(mask, q_index=start))
+        return self.k[:, :, : mask.n_keys], self.v[:, :, : mask.n_keys]
+
+
 class Stubborn(KVCache):
     """Neither reorders nor knows its size."""
 
@@ -200,6 +210,14 @@ class CacheInHalf(MHA):
 
     def new_cache(self, *args: Any) -> KVCache:
         return with_cache(KVCache if args[-1] == torch.float32 else Rounded, self, args)
+
+
+@caught_by("cache_crops", "token after crop(4)")
+class CacheThatKeepsAll(MHA):
+    """What was cropped stays in the cache."""
+
+    def new_cache(self, *args: Any) -> KVCache:
+        return with_cache(Growing, self, args)
 
 
 @caught_by("cache_reorders", "row 0 taken from 2")

@@ -1,7 +1,16 @@
 """Token mixers: the `model.attn` slot and its options."""
 
 from txlab.nn.attention.heads import GQA, MHA, MQA
+from txlab.nn.attention.linear import LinearAttention
 from txlab.nn.attention.mixer import Mixer, attention
 from txlab.nn.attention.softmax import SoftmaxAttention
 
-__all__ = ["GQA", "MHA", "MQA", "Mixer", "SoftmaxAttention", "attention"]
+__all__ = [
+    "GQA",
+    "MHA",
+    "MQA",
+    "LinearAttention",
+    "Mixer",
+    "SoftmaxAttention",
+    "attention",
+]

@@ -26,8 +26,13 @@ class Mixer(nn.Module):
     out_linears: ClassVar[tuple[str, ...]] = ("o",)
     """Attributes of the linears that write to the residual stream (init scales them by depth)."""
 
+    attends: ClassVar[bool] = True
+    """Whether `ctx.backend` computes it; where not, no mask is lowered for it."""
+
     def __init__(self, config: Config, dims: Dims) -> None:
         super().__init__()
+        self.rotary_dim = dims.head_dim
+        """Channels of a head that it hands to `ctx.rotate`: angles are made for that many."""
 
     @property
     def features(self) -> frozenset[str]:

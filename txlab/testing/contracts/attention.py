@@ -155,7 +155,7 @@ def gradients_are_exact(subject: Subject) -> None:
             raise AssertionError(f"{what}: {' '.join(str(error).split())[:200]}") from error
 
 
-@contract(ATTENTION)
+@contract(ATTENTION, when=lambda subject: subject.option.cls.attends)
 def backends_agree(subject: Subject) -> None:
     """Every backend that takes this mixer gives the outputs and gradients of `math`."""
     from txlab.nn.backend import backend

@@ -86,7 +86,7 @@ def decodes_in_bfloat16(subject: Subject) -> None:
 @contract("model.attn")
 @torch.no_grad()
 def cache_reorders(subject: Subject) -> None:
-    """After `reorder` each row goes on from the row it was taken from; `crop` forgets the rest."""
+    """After `reorder` each row goes on from the row it was taken from."""
     model = decoder(subject)
     tokens = tiny.tokens(3, 8)
     cache = model.new_cache(3, 8)
@@ -96,9 +96,22 @@ def cache_reorders(subject: Subject) -> None:
     found = model.logits(model(tokens[order, 6:7], cache=cache).states)[:, 0]
     for row, source in enumerate(order.tolist()):
         same(found[row], full(model, tokens[source])[6], f"row {row} taken from {source}", 2e-5)
-    cache.crop(4)
-    found = model.logits(model(tokens[order, 4:5], cache=cache).states)[:, 0]
-    same(found[1], full(model, tokens[0])[4], "token after crop(4)", 2e-5)
+
+
+@contract("model.attn")
+@torch.no_grad()
+def cache_crops(subject: Subject) -> None:
+    """After `crop(4)` rows go on from their first four tokens; a crop beyond their end is none."""
+    model = decoder(subject)
+    tokens, other = tiny.tokens(2, 6), tiny.tokens(2, 1, seed=5)
+    cache = model.new_cache(2, 8)
+    model(tokens, cache=cache)
+    for kept in (8, 4):
+        cache.crop(kept)
+        found = model.logits(model(other, cache=cache).states)[:, 0]
+        for row in range(2):
+            whole = torch.cat((tokens[row, :kept], other[row]))
+            same(found[row], full(model, whole)[-1], f"token after crop({kept})", 2e-5)
 
 
 @contract("model.attn")
