@@ -16,7 +16,7 @@ ready()
 OPTIONS = {
     "model": ["decoder"],
     "model.attn": ["mha", "mqa", "gqa", "linear"],
-    "model.backend": ["auto", "math", "sdpa"],
+    "model.backend": ["auto", "math", "sdpa", "banded"],
     "model.pos": ["none", "sinusoidal", "learned", "rope", "alibi", "t5"],
     "model.norm": ["layernorm", "rmsnorm"],
     "model.residual": ["pre", "post", "parallel"],

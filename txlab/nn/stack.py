@@ -120,7 +120,7 @@ class Stack(nn.ModuleList):
 
     def _group(self, position: Position, backend: Backend) -> int:
         for number, (p, b) in enumerate(self._parts):
-            if p is position and type(b) is type(backend):
+            if p is position and b is backend:
                 return number
         self._parts.append((position, backend))
         return len(self._parts) - 1
