@@ -13,6 +13,10 @@ from txlab.nn.mask import Mask
 class LayerCache:
     """One layer's decoding state; a mixer with more than keys and values derives its own."""
 
+    def shown(self, mask: Mask) -> Mask:
+        """`mask` for the keys that this cache gives back; as it is where they stand in order."""
+        return mask
+
     def reorder(self, rows: Int[Tensor, "n"]) -> None:
         """Keep `rows` of the batch, in this order (rows may repeat)."""
         raise NotImplementedError
@@ -24,6 +28,18 @@ class LayerCache:
     def bytes_per_token(self) -> int:
         """Bytes that one more token of one row takes in this layer."""
         raise NotImplementedError
+
+
+def write(
+    store: Float[Tensor, "b g n k"], new: Float[Tensor, "b g t k"], start: Int[Tensor, "b t"] | int
+) -> None:
+    """Put new tokens into a store at their indices, in place."""
+    if isinstance(start, int):
+        store[:, :, start : start + new.shape[2]] = new
+    else:
+        # By index_put, which a compiled graph does in place; scatter_ copies the whole store.
+        rows = torch.arange(len(start), device=start.device)[:, None]
+        store[rows, :, start] = new.transpose(1, 2).to(store.dtype)
 
 
 class KVCache(LayerCache):
@@ -47,16 +63,8 @@ class KVCache(LayerCache):
         self, k: Float[Tensor, "b g t k"], v: Float[Tensor, "b g t k"], mask: Mask
     ) -> tuple[Float[Tensor, "b g s k"], Float[Tensor, "b g s k"]]:
         """Write new keys and values at the mask's query indices; all that the mask may show."""
-        start = mask.q_index
-        if isinstance(start, int):
-            stop = start + k.shape[2]
-            self.k[:, :, start:stop] = k
-            self.v[:, :, start:stop] = v
-        else:
-            # By index_put, which a compiled graph does in place; scatter_ copies the whole cache.
-            rows = torch.arange(len(start), device=start.device)[:, None]
-            self.k[rows, :, start] = k.transpose(1, 2).to(self.k.dtype)
-            self.v[rows, :, start] = v.transpose(1, 2).to(self.v.dtype)
+        write(self.k, k, mask.q_index)
+        write(self.v, v, mask.q_index)
         return self.k[:, :, : mask.n_keys], self.v[:, :, : mask.n_keys]
 
     def reorder(self, rows: Int[Tensor, "n"]) -> None:
