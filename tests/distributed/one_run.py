@@ -9,9 +9,10 @@ import torch
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 from tests.train.tiny_run import Run, rows_of, split  # noqa: E402
+from txlab.train.checkpoint import Checkpoint  # noqa: E402
 
 
-def main(folder: str, accumulate: int) -> None:
+def main(folder: str, accumulate: int, log_every: int = 1, resume: str | None = None) -> None:
     import os
 
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
@@ -27,6 +28,8 @@ def main(folder: str, accumulate: int) -> None:
         make=make,
         val=0,
         save_every=2,
+        log_every=log_every,
+        resume=None if resume is None else Checkpoint(Path(resume)),
         trainer={"devices": world, "strategy": "ddp" if world > 1 else "auto"},
     ).fit()
     if rank == 0:
@@ -37,4 +40,4 @@ def main(folder: str, accumulate: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

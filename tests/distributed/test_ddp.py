@@ -13,12 +13,12 @@ from txlab.train import checkpoint
 SCRIPT = Path(__file__).with_name("one_run.py")
 
 
-def figures(folder, world, accumulate):
+def figures(folder, world, accumulate, log_every=1, *resume):
     folder.mkdir()
     start = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     start += ["--nproc-per-node", str(world)]
     done = subprocess.run(
-        [*start, str(SCRIPT), str(folder), str(accumulate)],
+        [*start, str(SCRIPT), str(folder), str(accumulate), str(log_every), *map(str, resume)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -39,3 +39,13 @@ def test_two_ranks_equal_one_process(tmp_path):
         assert found["weights"] == pytest.approx(one["weights"], rel=1e-4, abs=1e-4)
         generators = checkpoint.find(tmp_path / name).state()["random"]
         assert len(generators) == 2
+
+
+@pytest.mark.slow
+def test_a_checkpoint_between_two_rows_has_the_sums_of_all_ranks(tmp_path):
+    """One row over steps 1 to 3, saved at step 2: the resumed run's row is the unbroken one's."""
+    whole = figures(tmp_path / "whole", 2, 1, 3)
+    half = tmp_path / "whole" / "checkpoints" / "step-000002"
+    for world in (2, 1):
+        resumed = figures(tmp_path / f"on-{world}", world, 1, 3, half)
+        assert resumed["rows"] == [pytest.approx(whole["rows"][-1], rel=1e-6)]

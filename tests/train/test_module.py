@@ -194,6 +194,18 @@ def test_rows_cover_the_steps_since_the_last(run):
     assert rare.log.column("tokens") == [3 * 4 * CONTEXT, 6 * 4 * CONTEXT, 7 * 4 * CONTEXT]
 
 
+def test_padding_is_no_token(run):
+    """Step s has 4 rows of 8 places, 2 + s of them real in each."""
+
+    def make(step):
+        valid = (torch.arange(CONTEXT) < 2 + step).expand(4, -1)
+        rows = rows_of(step)
+        return [{**rows, "labels": rows["labels"].where(valid, IGNORE), "valid": valid}]
+
+    one = run(steps=3, make=make).fit()
+    assert one.log.column("tokens") == [4 * 2, 4 * (2 + 3), 4 * (2 + 3 + 4)]
+
+
 def test_held_out_figures_are_token_weighted(run):
     """MET-01, on the run's own validation."""
     done = run(2)

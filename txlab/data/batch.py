@@ -24,3 +24,10 @@ class Batch(TypedDict):
     """Number of the document a token belongs to, within its row. Absent: one document a row."""
     valid: NotRequired[Bool[Tensor, "b t"]]
     """False at padding. Absent: no padding."""
+
+
+def token_count(batch: Batch) -> Tensor:
+    """Tokens of a batch, padding left out; on the batch's device."""
+    if "valid" in batch:
+        return batch["valid"].sum()
+    return batch["tokens"].new_tensor(batch["tokens"].numel())

@@ -23,7 +23,7 @@ class Counters:
     updates: int = 0
     """Updates applied to the weights."""
     tokens: int = 0
-    """Tokens consumed, all ranks together."""
+    """Tokens consumed, all ranks together, padding left out."""
     supervised: int = 0
     """Those among them (or whatever the objective counts) that had a target."""
     skipped: int = 0

@@ -87,6 +87,7 @@ class Checkpoints(Callback):
             return
         module.watch.stop()
         generators = _of_all_ranks(random_state(), trainer.world_size)
+        state = {**module.state(), "random": generators, "data": self.facts}
         if trainer.is_global_zero:
             adapter = adapter_tensors(module.model)
             named_elsewhere = adapter is not None and self.origin is not None
@@ -96,7 +97,7 @@ class Checkpoints(Callback):
                 tensors=None if named_elsewhere else named_tensors(module.model),
                 adapter=adapter,
                 origin=self.origin,
-                state={**module.state(), "random": generators, "data": self.facts},
+                state=state,
                 config=self.config,
                 save_tokenizer=None if self.tokenizer is None else self.tokenizer.save,
                 keep_last=self.keep_last,
