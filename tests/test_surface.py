@@ -34,7 +34,7 @@ KEYS = {
     "model": "dim n_layers n_heads head_dim context vocab_size tie_embeddings dropout init_from",
     "model.pattern": "attn ffn pos",
     "model.attn": "n_kv_heads window softcap qk_norm",
-    "model.pos": "theta partial",
+    "model.pos": "theta partial scaling factor original_context",
     "model.ffn": "hidden activation n_experts top_k",
     "model.norm": "eps",
     "data": "path field batch_size micro_batch_size val_fraction",

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from tests.parity.mapping import twin
 from txlab.models import Decoder
-from txlab.models.hf.mapping import interleave
+from txlab.models.hf.mapping import interleave, table_of
+from txlab.models.hf.weights import Weights
 
 transformers.logging.set_verbosity_error()
 VOCAB, LENGTH = 61, 12
@@ -32,6 +33,51 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama mqa head_dim": ("Llama", {"num_key_value_heads": 1, "head_dim": 12}),
     "llama biases": ("Llama", {"num_key_value_heads": 2, "attention_bias": True, "mlp_bias": True}),
     "llama theta": ("Llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}),
+    "llama3 scaling": (
+        "Llama",
+        {
+            "num_key_value_heads": 2,
+            "rope_parameters": {
+                "rope_type": "llama3",
+                "rope_theta": 500.0,
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 8,
+            },
+        },
+    ),
+    "llama linear": (
+        "Llama",
+        {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 3.0}},
+    ),
+    "llama yarn": (
+        "Llama",
+        {
+            "head_dim": 16,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 1e4,
+                "factor": 4.0,
+                "original_max_position_embeddings": 8,
+            },
+        },
+    ),
+    "qwen3 yarn": (
+        "Qwen3",
+        {
+            "num_key_value_heads": 2,
+            "head_dim": 16,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 1e4,
+                "factor": 4.0,
+                "beta_fast": 4.0,
+                "original_max_position_embeddings": 16,
+                "attention_factor": 1.5,
+            },
+        },
+    ),
     "mistral": ("Mistral", {"num_key_value_heads": 2, "sliding_window": 4}),
     "mistral head_dim": ("Mistral", {"num_key_value_heads": 1, "sliding_window": 5, "head_dim": 6}),
     "qwen2": ("Qwen2", {"num_key_value_heads": 2, "tie_word_embeddings": True}),
@@ -70,6 +116,28 @@ def test_same_logits_at_all_positions(name: str, tokens: Tensor) -> None:
     expected = theirs(tokens).logits
     assert expected.std() > 0.1
     torch.testing.assert_close(logits(twin(theirs), tokens), expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_same_gradients_of_every_weight(name: str, tokens: Tensor) -> None:
+    theirs = peer(name)
+    ours = twin(theirs)
+
+    def loss(scores: Tensor) -> Tensor:
+        return torch.nn.functional.cross_entropy(
+            scores[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()
+        )
+
+    loss(theirs(tokens).logits).backward()
+    loss(logits(ours, tokens)).backward()
+    slopes = {key: p.grad for key, p in theirs.named_parameters(remove_duplicate=False)}
+    table = table_of(theirs.config.model_type)
+    expected = dict(Weights(slopes, ours.config, table, "theirs"))
+    found = dict(ours.named_parameters())
+    assert set(found) <= set(expected)
+    for key, parameter in found.items():
+        assert parameter.grad is not None
+        torch.testing.assert_close(parameter.grad, expected[key], atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -12,11 +12,12 @@ from typing import Any
 from txlab.core.errors import RequestError
 from txlab.models.decoder import Decoder
 from txlab.models.hf.mapping import table_of
+from txlab.models.hf.rotary import read_rope
 from txlab.nn.attention import GQA
 from txlab.nn.ffn import MLP, Activation, SwiGLU
 from txlab.nn.norm import LayerNorm, RMSNorm
 from txlab.nn.pattern import Pattern
-from txlab.nn.position import Learned, RoPE
+from txlab.nn.position import Learned
 
 FILE = "config.json"
 ACTIVATIONS = {
@@ -157,7 +158,7 @@ def _llama(theirs: Mapping[str, Any], family: str) -> Decoder.Config:
         vocab_size=theirs["vocab_size"],
         tie_embeddings=theirs["tie_word_embeddings"],
         attn=attn,
-        pos=_rope(theirs),
+        pos=read_rope(theirs),
         norm=RMSNorm.Config(eps=theirs["rms_norm_eps"]),
         ffn=SwiGLU.Config(hidden=theirs["intermediate_size"], bias=theirs.get("mlp_bias", False)),
         pattern=Pattern(
@@ -166,18 +167,6 @@ def _llama(theirs: Mapping[str, Any], family: str) -> Decoder.Config:
             else []
         ),
     )
-
-
-def _rope(theirs: Mapping[str, Any]) -> RoPE.Config:
-    """The rotation; RequestError for a scaling of it that we do not have."""
-    key = "rope_parameters" if theirs["rope_parameters"] is not None else "rope_scaling"
-    rope = dict(theirs[key] or {})
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind != "default":
-        raise RequestError(
-            f"{key}: positions of type {kind!r} are not supported, only 'default' ones."
-        )
-    return RoPE.Config(theta=float(rope.get("rope_theta", theirs["rope_theta"])))
 
 
 def _windows(theirs: Mapping[str, Any], family: str) -> list[int | None]:

@@ -7,6 +7,7 @@ from typing import Any
 from txlab.core.errors import RequestError
 from txlab.models.decoder import Decoder
 from txlab.models.hf.config import ACTIVATIONS, config_of
+from txlab.models.hf.rotary import rope_facts, write_rope
 from txlab.models.hf.weights import blank
 from txlab.nn.attention import GQA, MHA, MQA, SoftmaxAttention, attention
 from txlab.nn.ffn import MLP
@@ -53,8 +54,8 @@ def facts(config: Decoder.Config) -> dict[str, Any]:
     hidden = own.get("layers.0.ffn.up.weight")
     ffn = dataclasses.asdict(config.ffn)
     pos = dataclasses.asdict(config.pos)
-    if "interleaved" in pos:  # rows are reordered on the way
-        pos["interleaved"] = False
+    if isinstance(config.pos, RoPE.Config):
+        pos = rope_facts(config.pos, dims.context)
     return {
         "model": config.name,
         "model.dim": dims.dim,
@@ -105,7 +106,7 @@ def _family(config: Decoder.Config, wanted: dict[str, Any]) -> str:
 
 def _llama(config: Decoder.Config, wanted: dict[str, Any], family: str) -> dict[str, Any]:
     first = wanted["model.attn"][0]
-    theta = config.pos.theta if isinstance(config.pos, RoPE.Config) else 10000.0
+    rope = write_rope(config.pos, config.context)
     made: dict[str, Any] = {
         "hidden_size": config.dim,
         "intermediate_size": wanted["model.ffn"]["hidden"],
@@ -116,8 +117,8 @@ def _llama(config: Decoder.Config, wanted: dict[str, Any], family: str) -> dict[
         "hidden_act": "silu",
         "max_position_embeddings": config.context,
         "rms_norm_eps": config.norm.eps,
-        "rope_theta": theta,
-        "rope_parameters": {"rope_type": "default", "rope_theta": theta},
+        "rope_theta": rope["rope_theta"],
+        "rope_parameters": rope,
     }
     if family in ("llama", "qwen3"):
         made["attention_bias"] = bool(first.get("out_bias"))

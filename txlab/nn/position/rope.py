@@ -9,7 +9,8 @@ from torch import Tensor
 from txlab.core.config import Dims
 from txlab.core.errors import RequestError
 from txlab.nn.position.position import Position, position
-from txlab.nn.position.turn import Angles, inverse_frequencies, rotation, turn
+from txlab.nn.position.scaling import Frequencies, attention_factor, check, scaled_frequencies
+from txlab.nn.position.turn import Angles, rotation, turn
 
 
 @position("rope")
@@ -21,25 +22,23 @@ class RoPE(Position):
     """
 
     @dataclass
-    class Config(Position.Config):
+    class Config(Frequencies):
         """Fields of the rotation."""
 
-        theta: float = 10000.0
-        """Base of the frequencies; a larger one turns slower and reaches farther."""
         interleaved: bool = False
         """Pair neighbouring channels (the paper, GPT-J) instead of the two halves (Llama, NeoX)."""
         partial: float = 1.0
         """Share of the head's channels that turns; the rest passes unchanged."""
 
         def __post_init__(self) -> None:
-            self.require(self.theta > 0, "theta", "a number above 0")
+            super().__post_init__()
             self.require(0 < self.partial <= 1, "partial", "a share above 0 and at most 1")
 
     rotates: ClassVar[bool] = True
 
     def __init__(self, config: Config, dims: Dims) -> None:
         super().__init__(config, dims)
-        self.theta = config.theta
+        self.config, self.context = config, dims.context
         self.interleaved = config.interleaved
         self.channels = round(dims.head_dim * config.partial)
         self.rest = dims.head_dim - self.channels
@@ -48,10 +47,17 @@ class RoPE(Position):
                 f"model.pos=rope turns pairs of channels, but head_dim={dims.head_dim} times "
                 f"partial={config.partial:g} gives {self.channels}: make that an even number."
             )
+        check(config, self.channels, dims.context)
+        self.gain = attention_factor(config, dims.context)
 
     def prepare(self, positions: Int[Tensor, "#b t"]) -> Angles:
-        frequencies = inverse_frequencies(self.channels, self.theta, positions.device)
-        return rotation(positions, frequencies, rest=self.rest, interleaved=self.interleaved)
+        return rotation(
+            positions,
+            scaled_frequencies(self.config, self.channels, self.context, positions.device),
+            rest=self.rest,
+            interleaved=self.interleaved,
+            gain=self.gain,
+        )
 
     def rotate(
         self, q: Float[Tensor, "b h t k"], k: Float[Tensor, "b g t k"], angles: Angles

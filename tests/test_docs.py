@@ -1,0 +1,48 @@
+"""The pages in docs/ are about all there is, and their commands compose."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import txlab
+from txlab.core.slot import slot_at
+from txlab.nn.position.scaling import MAY, NEEDS, Scaling
+
+DOCS = Path(__file__).parents[1] / "docs"
+POSITIONS = (DOCS / "positions.md").read_text(encoding="utf-8")
+
+
+def rows(text: str, key: str) -> dict[str, list[str]]:
+    """The table whose first column is headed `key`: the rest of each row by its first word."""
+    table = text.split(f"| `{key}` |")[1].split("\n\n")[0]
+    cells = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+    return {cell[0].strip("`"): cell[1:] for cell in cells}
+
+
+def test_every_position_says_what_happens_past_its_length():
+    told = rows(POSITIONS, "model.pos")
+    assert set(told) == set(slot_at("model.pos").options)
+    assert [name for name, cells in told.items() if "refused" in cells[-1]] == ["learned"]
+
+
+def test_every_scaling_lists_the_fields_it_reads():
+    told = rows(POSITIONS, "model.pos.scaling")
+    assert set(told) == {str(scaling) for scaling in Scaling}
+    for name, cells in told.items():
+        scaling = Scaling(name)
+        assert set(re.findall(r"\w+", cells[1])) - {"nothing"} == {
+            *NEEDS[scaling],
+            *MAY.get(scaling, ()),
+        }
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+def test_commands_compose(page):
+    blocks = re.findall(r"```\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if "python -m txlab" in line]
+    for line in lines:
+        words = [word for word in shlex.split(line)[3:] if not word.startswith("model.init_from=")]
+        if words and words[0].startswith("+recipe"):
+            assert txlab.compose(words).model.name == "decoder"
