@@ -15,7 +15,7 @@ from txlab.core.slot import SLOTS
 ready()
 OPTIONS = {
     "model": ["decoder"],
-    "model.attn": ["mha", "mqa", "gqa", "linear"],
+    "model.attn": ["mha", "mqa", "gqa", "linear", "swa"],
     "model.backend": ["auto", "math", "sdpa", "banded"],
     "model.pos": ["none", "sinusoidal", "learned", "rope", "alibi", "t5"],
     "model.norm": ["layernorm", "rmsnorm"],
@@ -33,7 +33,7 @@ KEYS = {
     "": "seed run_dir resume ckpt plugins trainer logger callbacks",
     "model": "dim n_layers n_heads head_dim context vocab_size tie_embeddings dropout init_from",
     "model.pattern": "attn ffn pos",
-    "model.attn": "n_kv_heads window softcap qk_norm",
+    "model.attn": "n_kv_heads window sinks softcap qk_norm gate sink_logit",
     "model.pos": "theta partial scaling factor original_context",
     "model.ffn": "hidden activation n_experts top_k",
     "model.norm": "eps",

@@ -13,6 +13,10 @@ from txlab.nn.mask import Mask
 class LayerCache:
     """One layer's decoding state; a mixer with more than keys and values derives its own."""
 
+    def shown(self, mask: Mask) -> Mask:
+        """`mask` for the keys that this cache gives back; as it is where they stand in order."""
+        return mask
+
     def reorder(self, rows: Int[Tensor, "n"]) -> None:
         """Keep `rows` of the batch, in this order (rows may repeat)."""
         raise NotImplementedError

@@ -84,7 +84,8 @@ class Stack(nn.ModuleList):
         for i, block in enumerate(self.blocks()):
             ctx = contexts[self.groups[i]]
             if block.attn.attends:
-                ctx.backend.prepare(block.attn.narrow(mask), x)
+                narrow = block.attn.narrow(mask)
+                ctx.backend.prepare(narrow if cache is None else cache.layers[i].shown(narrow), x)
             x, aux = block(x, ctx, None if cache is None else cache.layers[i])
             total = total.plus(aux)
         return x, total

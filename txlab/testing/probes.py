@@ -83,7 +83,8 @@ class MixerProbe(Probe):
             positions = torch.arange(x.shape[1], device=x.device)[None]
         position = self.position.for_heads(self.part.rotary_dim)
         ctx = Context(mask, positions, position, position.prepare(positions), self.backend)
-        self.backend.prepare(self.part.narrow(mask), x)
+        narrow = self.part.narrow(mask)
+        self.backend.prepare(narrow if cache is None else cache.shown(narrow), x)
         return self.part(x, ctx, cache)
 
     def new_cache(self, rows: int, length: int, x: Tensor) -> Cache:

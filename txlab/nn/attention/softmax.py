@@ -13,6 +13,7 @@ from txlab.nn.cache import KVCache, LayerCache
 from txlab.nn.context import Context
 from txlab.nn.mask import Mask, Score
 from txlab.nn.norm.rmsnorm import RMSNorm
+from txlab.nn.ring import RingCache
 
 
 class SoftmaxAttention(Mixer):
@@ -24,6 +25,13 @@ class SoftmaxAttention(Mixer):
 
         window: int | None = None
         """Each token sees itself and the `window - 1` tokens before it; None: all of them."""
+        sinks: int = 0
+        """The first tokens of each document that all see beyond the window (Xiao et al. 2023)."""
+        sink_logit: bool = False
+        """A learned logit per head in the softmax's denominator, so that a head may attend to
+        nothing (gpt-oss, 2025)."""
+        gate: bool = False
+        """Multiply the heads' outputs by sigmoid(W x), channel by channel (Qiu et al. 2025)."""
         softcap: float | None = None
         """Squash scores to `softcap * tanh(score / softcap)` (Gemma 2, 2024); None: leave them."""
         qk_norm: bool = False
@@ -39,18 +47,31 @@ class SoftmaxAttention(Mixer):
 
         def __post_init__(self) -> None:
             self.require(self.window is None or self.window > 0, "window", "a number above 0")
+            self.require(self.sinks >= 0, "sinks", "a number from 0 up")
+            self.require(
+                self.sinks == 0 or self.windowed(),
+                "sinks",
+                "0 without a window, as every token is seen anyway (or set window)",
+            )
             self.require(self.softcap is None or self.softcap > 0, "softcap", "a number above 0")
             self.require(
                 self.dropout is None or 0 <= self.dropout < 1, "dropout", "0 <= dropout < 1"
             )
 
+        def windowed(self) -> bool:
+            """Whether there is a window, set or by default."""
+            return self.window is not None
+
     def __init__(self, config: Config, dims: Dims) -> None:
         super().__init__(config, dims)
         self.n_heads, self.head_dim = dims.n_heads, dims.head_dim
-        self.window, self.softcap = config.window, config.softcap
+        self.window, self.sinks, self.softcap = config.window, config.sinks, config.softcap
         self.dropout = dims.dropout if config.dropout is None else config.dropout
         self.scale = self.head_dim**-0.5
         self.make_linears(config, dims)
+        wide = self.o.in_features
+        self.gate = nn.Linear(dims.dim, wide, bias=False) if config.gate else None
+        self.sink_logit = nn.Parameter(torch.zeros(self.n_heads)) if config.sink_logit else None
 
     def make_linears(self, config: Config, dims: Dims) -> None:
         """Make the projections and the norms of heads; an option with others overrides this."""
@@ -77,15 +98,24 @@ class SoftmaxAttention(Mixer):
 
     @property
     def features(self) -> frozenset[str]:
-        return frozenset({"softcap"} if self.softcap is not None else ())
+        asked = {"softcap": self.softcap, "sink_logit": self.sink_logit}
+        return frozenset(name for name, value in asked.items() if value is not None)
+
+    def reset_parameters(self) -> None:
+        """Sink logits as they start: as much as one key of score 0."""
+        if self.sink_logit is not None:
+            nn.init.zeros_(self.sink_logit)
 
     def narrow(self, mask: Mask) -> Mask:
-        return mask.narrow(window=self.window)
+        return mask.narrow(window=self.window, sinks=self.sinks)
 
     def new_cache(
         self, batch: int, length: int, device: torch.device, dtype: torch.dtype
     ) -> LayerCache:
-        return KVCache(batch, self.n_kv_heads, length, self.head_dim, device, dtype)
+        heads, width, window, sinks = self.n_kv_heads, self.head_dim, self.window, self.sinks
+        if window is None or window + sinks >= length:
+            return KVCache(batch, heads, length, width, device, dtype)
+        return RingCache(batch, heads, width, device, dtype, window=window, sinks=sinks)
 
     def forward(
         self, x: Float[Tensor, "b t d"], ctx: Context, cache: LayerCache | None = None
@@ -97,8 +127,10 @@ class SoftmaxAttention(Mixer):
         mask = self.narrow(ctx.mask)
         if cache is not None:
             assert isinstance(cache, KVCache)
+            shown = cache.shown(mask)
             k, v = cache.update(k, v, mask)
-        return self.out(self.attend(q, k, v, mask, ctx))
+            mask = shown
+        return self.out(self.attend(q, k, v, mask, ctx), x)
 
     def attend(
         self,
@@ -121,12 +153,14 @@ class SoftmaxAttention(Mixer):
             scale=self.scale,
             score=score,
             softcap=self.softcap,
+            sink_logit=self.sink_logit,
             dropout=self.dropout if self.training else 0.0,
         )
 
-    def out(self, y: Float[Tensor, "b h t v"]) -> Float[Tensor, "b t d"]:
-        """The heads' outputs, joined and projected back to the stream."""
-        return self.o(y.transpose(1, 2).flatten(2))
+    def out(self, y: Float[Tensor, "b h t v"], x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
+        """The heads' outputs, joined, gated by x where there is a gate, and projected back."""
+        y = y.transpose(1, 2).flatten(2)
+        return self.o(y if self.gate is None else y * self.gate(x).sigmoid())
 
     def _heads(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b h t k"]:
         return x.view(*x.shape[:-1], -1, self.head_dim).transpose(1, 2)
