@@ -18,7 +18,7 @@ from txlab.models import Decoder, hf
 from txlab.models.hf.describe import describe
 from txlab.models.hf.mapping import interleave
 from txlab.nn.attention import GQA, MHA, MQA
-from txlab.nn.ffn import MLP, SwiGLU
+from txlab.nn.ffn import MLP, MoE, SwiGLU
 from txlab.nn.norm import LayerNorm, RMSNorm
 from txlab.nn.pattern import Pattern
 from txlab.nn.position import Learned, NoPosition, RoPE
@@ -109,6 +109,8 @@ def test_models_of_our_own_making(tmp_path: Path, name: str) -> None:
         ({"pos": NoPosition.Config()}, "model.pos=none()"),
         ({"norm": RMSNorm.Config(affine=False)}, "affine=False"),
         ({"ffn": MLP.Config()}, "model.ffn=mlp(hidden=128, bias=False, activation=gelu)"),
+        ({"ffn": MoE.Config()}, "model.ffn=moe(hidden=None, bias=False, n_experts=8"),
+        ({"pattern": Pattern(ffn=["swiglu", "moe"])}, "model.pattern.ffn=['swiglu', 'moe']"),
         ({"residual": Parallel.Config()}, "model.residual=parallel(shared_norm=True)"),
         ({"attn": GQA.Config(out_bias=True)}, "qkv_bias=False, out_bias=True"),
         ({"attn": GQA.Config(qk_norm=True, qk_norm_eps=1e-3)}, "qk_norm_eps=0.001"),

@@ -109,14 +109,15 @@ def _llama(config: Decoder.Config, wanted: dict[str, Any], family: str) -> dict[
     rope = write_rope(config.pos, config.context)
     made: dict[str, Any] = {
         "hidden_size": config.dim,
-        "intermediate_size": wanted["model.ffn"]["hidden"],
+        # Without one (a mixture of experts) any will do: the comparison afterwards refuses it.
+        "intermediate_size": wanted["model.ffn"]["hidden"] or config.dim,
         "num_hidden_layers": config.n_layers,
         "num_attention_heads": config.n_heads,
         "num_key_value_heads": first.get("n_kv_heads"),
         "head_dim": wanted["model.head_dim"],
         "hidden_act": "silu",
         "max_position_embeddings": config.context,
-        "rms_norm_eps": config.norm.eps,
+        "rms_norm_eps": getattr(config.norm, "eps", 1e-5),
         "rope_theta": rope["rope_theta"],
         "rope_parameters": rope,
     }
@@ -150,7 +151,7 @@ def _gpt2(config: Decoder.Config, wanted: dict[str, Any], family: str) -> dict[s
         "n_positions": config.context,
         "n_inner": wanted["model.ffn"]["hidden"],
         "activation_function": names.get(activation, "gelu_new") if activation else "gelu_new",
-        "layer_norm_epsilon": config.norm.eps,
+        "layer_norm_epsilon": getattr(config.norm, "eps", 1e-5),
         "resid_pdrop": config.dropout,
         "embd_pdrop": config.dropout,
         "attn_pdrop": config.dropout if attn is None else attn,

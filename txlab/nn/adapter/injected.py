@@ -13,9 +13,12 @@ from torch import Tensor, nn
 from txlab.core.errors import RequestError
 from txlab.nn.adapter.adapter import Adapter
 from txlab.nn.adapter.targets import pick
+from txlab.nn.ffn.grouped import GroupedLinear
 
 NAME = "default"
 """What peft calls the one adapter of a model, in the names of its tensors."""
+NOTHING = "(?!)"
+"""An expression that no name matches."""
 KEPT = "_kept_base"
 """Attribute of a merged layer: the tensors of its base as they were."""
 
@@ -45,15 +48,26 @@ class Injected(Adapter):
         names = pick(model, self.targets)
         from peft import inject_adapter_in_model
 
+        stacked = [n for n in names if isinstance(model.get_submodule(n), GroupedLinear)]
         # As an expression: peft takes a listed name for the end of a longer one as well.
-        wanted = "|".join(re.escape(name) for name in names)
-        inject_adapter_in_model(self.peft_config(f"(?:{wanted})"), model, NAME)
+        wanted = "|".join(re.escape(name) for name in names if name not in stacked)
+        config = self.peft_config(f"(?:{wanted})" if wanted else NOTHING)
+        if stacked:
+            self.stack(config, stacked)
+        inject_adapter_in_model(config, model, NAME)
         adapted = list(layers(model))
         if adapted != names:
             missing = sorted(set(names) ^ set(adapted))
             raise RequestError(f"adapter={self.config.name} cannot adapt {', '.join(missing)}.")
         model.train(model.training)  # new parts are in training mode, whatever the model is in
         setattr(model, "adapter", self)  # noqa: B010
+
+    def stack(self, config: Any, names: Sequence[str]) -> None:
+        """Have `config` adapt these stacked linears of experts too; RequestError if it cannot."""
+        raise RequestError(
+            f"adapter={self.config.name} cannot adapt the experts in {names[0]}: they are one "
+            "tensor; name other targets (attention, shared) or take adapter=lora."
+        )
 
     def tensors(self, model: nn.Module) -> dict[str, Tensor]:
         return _split(model)[1]

@@ -1,8 +1,10 @@
 """Low-rank adaptation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from txlab.core.errors import RequestError
 from txlab.nn.adapter.adapter import adapter
 from txlab.nn.adapter.injected import Injected
 
@@ -31,6 +33,15 @@ class LoRA(Injected):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.r, self.alpha, self.dropout = config.r, config.alpha, config.dropout
+
+    def stack(self, config: Any, names: Sequence[str]) -> None:
+        if self.dropout:
+            raise RequestError(
+                f"adapter.dropout={self.dropout} cannot be had in the stacked experts at "
+                f"{names[0]}: their update is added to the weights; set adapter.dropout=0, or name "
+                "other targets (attention, shared)."
+            )
+        config.target_parameters = [f"{name}.weight" for name in names]
 
     def peft_config(self, target_modules: str) -> Any:
         from peft import LoraConfig

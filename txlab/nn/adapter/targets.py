@@ -10,6 +10,7 @@ from txlab.core.errors import RequestError
 from txlab.nn.attention.mixer import Mixer
 from txlab.nn.block import Block
 from txlab.nn.ffn.ffn import FFN
+from txlab.nn.ffn.grouped import GroupedLinear
 
 ROLES: dict[str, tuple[type[nn.Module], ...]] = {
     "attention": (Mixer,),
@@ -22,10 +23,12 @@ ROLES: dict[str, tuple[type[nn.Module], ...]] = {
 def pick(model: nn.Module, targets: Sequence[str]) -> list[str]:
     """Full names of the linears that `targets` mean, in the model's order, each once.
 
+    The stacked linears of experts are linears too, one for all experts; routers are none.
     A target is a role, the last word of a name (`q`), or a glob of the whole name
     (`layers.*.attn.q`). RequestError for a target without any linear, with what is near it.
     """
-    linears = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    kinds = (nn.Linear, GroupedLinear)
+    linears = [name for name, module in model.named_modules() if isinstance(module, kinds)]
     head = {name for name in linears if model.get_submodule(name) is getattr(model, "head", None)}
     roles = {role: _inside(model, kinds, linears) for role, kinds in ROLES.items()}
     found: set[str] = set()

@@ -88,7 +88,8 @@ def router_learns(subject: Subject) -> None:
     for field, name in (("balance_loss", "balance"), ("z_loss", "router_z")):
         found = []
         for weight in (0.01, 0.02):
-            built = probe(subject, **{"balance_loss": 0.0, "z_loss": 0.0, field: weight})
+            fields: dict[str, Any] = {"balance_loss": 0.0, "z_loss": 0.0, field: weight}
+            built = probe(subject, **fields)
             losses = run(built, built.inputs())[1].losses
             expect(
                 set(losses) == {name}, f"{field}={weight} gives {', '.join(losses) or 'nothing'}"
@@ -111,7 +112,8 @@ def gradient(built: FFNProbe) -> Tensor:
 @contract(FFN, when=mixture)
 def padding_is_not_routed(subject: Subject) -> None:
     """Losses, loads and real tokens' outputs are those of the real tokens alone."""
-    for fields in ({}, {"capacity_factor": 1.0}):
+    settings: list[dict[str, Any]] = [{}, {"capacity_factor": 1.0}]
+    for fields in settings:
         built = probe(subject, z_loss=0.1, bias_rate=0.1, **fields).train()
         x = built.inputs(2, 9)
         for left in (False, True):
