@@ -18,7 +18,7 @@ OPTIONS = {
     "model.attn": ["mha", "mqa", "gqa", "linear", "swa"],
     "model.backend": ["auto", "math", "sdpa", "banded"],
     "model.pos": ["none", "sinusoidal", "learned", "rope", "alibi", "t5"],
-    "model.norm": ["layernorm", "rmsnorm"],
+    "model.norm": ["layernorm", "rmsnorm", "dyt", "none"],
     "model.residual": ["pre", "post", "parallel"],
     "model.ffn": ["mlp", "swiglu", "geglu", "reglu", "moe"],
     "model.init": ["gpt2", "llama"],

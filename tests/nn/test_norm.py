@@ -5,7 +5,7 @@ import torch
 
 from txlab.core.config import Dims
 from txlab.core.errors import RequestError
-from txlab.nn.norm import LayerNorm, RMSNorm, rms_norm, rmsnorm
+from txlab.nn.norm import DyT, LayerNorm, NoNorm, RMSNorm, norm, rms_norm, rmsnorm
 
 DIMS = Dims(dim=16, n_heads=2, head_dim=8, n_layers=1, context=8, vocab_size=10)
 
@@ -116,3 +116,59 @@ def test_compiled_equals_eager(path):
 def test_eps_must_be_positive():
     with pytest.raises(RequestError, match="eps"):
         RMSNorm.Config(eps=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_the_weight_may_be_its_distance_from_one(path, dtype):
+    """Gemma's 1 + w, added up in float32: in bfloat16 the step from 1 is 2^-7."""
+    unit = RMSNorm(RMSNorm.Config(offset=True), DIMS)
+    assert unit.weight.eq(0).all()
+    with torch.no_grad():
+        unit.weight.fill_(2.0**-9)
+    x = torch.randn(2, 3, 16, dtype=torch.float64)
+    expected = rms_definition(x.to(dtype).double(), torch.tensor(1 + 2.0**-9), 1e-5)
+    y = unit.to(dtype)(x.to(dtype))
+    assert y.dtype == dtype
+    torch.testing.assert_close(y, expected.to(dtype))
+    y.sum().backward()
+    assert unit.weight.grad.dtype == dtype
+
+
+def test_dyt_is_its_definition():
+    """weight * tanh(alpha x) + bias; alpha starts at 0.5, weight at 1, bias at 0."""
+    plain = DyT(DyT.Config(), DIMS).double()
+    x = 3 * torch.randn(2, 3, 16, dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(plain(x), (0.5 * x).tanh())
+    for parameter in plain.parameters():
+        torch.nn.init.normal_(parameter)
+    alpha, weight, bias = plain.alpha, plain.weight, plain.bias
+    torch.testing.assert_close(plain(x), weight * torch.tanh(alpha * x) + bias)
+    assert torch.autograd.gradcheck(plain, x)
+    assert [name for name, _ in plain.named_parameters()] == ["alpha", "weight", "bias"]
+    bare = DyT(DyT.Config(alpha=2.0, affine=False), DIMS)
+    assert [(name, p.item()) for name, p in bare.named_parameters()] == [("alpha", 2.0)]
+
+
+def test_none_is_the_identity():
+    nothing = NoNorm(NoNorm.Config(), DIMS)
+    x = torch.randn(2, 3, 16)
+    assert nothing(x) is x
+    assert not list(nothing.parameters())
+
+
+def test_what_divides_by_nothing_has_no_eps():
+    assert {name for name in norm.options if hasattr(norm.config(name), "eps")} == {
+        "layernorm",
+        "rmsnorm",
+    }
+
+
+@pytest.mark.parametrize("fields", [{"offset": True, "affine": False}, {"eps": 0.0}])
+def test_rmsnorm_refuses(fields):
+    with pytest.raises(RequestError, match=next(iter(fields))):
+        RMSNorm.Config(**fields)
+
+
+def test_dyt_refuses_a_slope_of_zero():
+    with pytest.raises(RequestError, match="alpha"):
+        DyT.Config(alpha=0.0)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from txlab.core.config import Dims
-from txlab.nn.norm.norm import Norm, norm
+from txlab.nn.norm.norm import Divides, Norm, norm
 
 
 @norm("layernorm")
@@ -16,7 +16,7 @@ class LayerNorm(Norm):
     """(x - mean) / sqrt(var + eps) * weight + bias (Ba et al. 2016); statistics in float32."""
 
     @dataclass
-    class Config(Norm.Config):
+    class Config(Divides):
         """Fields of the layer norm."""
 
         affine: bool = True

@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from txlab.core.config import Dims
-from txlab.nn.norm.norm import Norm, norm
+from txlab.nn.norm.norm import Divides, Norm, norm
 
 
 def rms_norm(
@@ -77,21 +77,32 @@ class RMSNorm(Norm):
     """x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019); statistics in float32."""
 
     @dataclass
-    class Config(Norm.Config):
+    class Config(Divides):
         """Fields of the RMS norm."""
 
         affine: bool = True
         """Learn a weight per channel."""
+        offset: bool = False
+        """Learn the weight as its distance from 1, which starts at 0 (Gemma Team 2024)."""
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            self.require(self.affine or not self.offset, "offset", "false without affine")
 
     def __init__(self, config: Config, dims: Dims) -> None:
         super().__init__(config, dims)
-        self.eps = config.eps
-        self.weight = nn.Parameter(torch.ones(dims.dim)) if config.affine else None
+        self.eps, self.offset = config.eps, config.offset
+        self.weight = nn.Parameter(torch.empty(dims.dim)) if config.affine else None
+        self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Weight 1."""
+        """Weight 1 (its distance from 1: 0)."""
         if self.weight is not None:
-            nn.init.ones_(self.weight)
+            nn.init.constant_(self.weight, 0.0 if self.offset else 1.0)
 
     def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
-        return rms_norm(x, self.weight, self.eps)
+        weight = self.weight
+        if self.offset and weight is not None:
+            # Not in bfloat16, which has no numbers near 1.
+            weight = 1 + weight.to(torch.promote_types(weight.dtype, torch.float32))
+        return rms_norm(x, weight, self.eps)
