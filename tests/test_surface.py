@@ -15,7 +15,7 @@ from txlab.core.slot import SLOTS
 ready()
 OPTIONS = {
     "model": ["decoder"],
-    "model.attn": ["mha", "mqa", "gqa", "linear", "swa"],
+    "model.attn": ["mha", "mqa", "gqa", "linear", "mla", "swa"],
     "model.backend": ["auto", "math", "sdpa", "banded"],
     "model.pos": ["none", "sinusoidal", "learned", "rope", "alibi", "t5"],
     "model.norm": ["layernorm", "rmsnorm", "dyt", "none"],

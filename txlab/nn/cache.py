@@ -1,6 +1,6 @@
 """Decoding state: made by the mixers, passed as an argument, never hidden in a module."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -53,15 +53,18 @@ class KVCache(LayerCache):
         head_dim: int,
         device: torch.device,
         dtype: torch.dtype,
+        *,
+        values: tuple[int, int] | None = None,
     ) -> None:
+        """`values`: heads and channels of values where they are not those of keys."""
         # One slot more than asked for: padding is written there, where no mask ever looks.
-        shape = (batch, n_kv_heads, length + 1, head_dim)
-        self.k = torch.zeros(shape, device=device, dtype=dtype)
-        self.v = torch.zeros(shape, device=device, dtype=dtype)
+        v_heads, v_dim = (n_kv_heads, head_dim) if values is None else values
+        self.k = torch.zeros(batch, n_kv_heads, length + 1, head_dim, device=device, dtype=dtype)
+        self.v = torch.zeros(batch, v_heads, length + 1, v_dim, device=device, dtype=dtype)
 
     def update(
-        self, k: Float[Tensor, "b g t k"], v: Float[Tensor, "b g t k"], mask: Mask
-    ) -> tuple[Float[Tensor, "b g s k"], Float[Tensor, "b g s k"]]:
+        self, k: Float[Tensor, "b g t k"], v: Float[Tensor, "b w t v"], mask: Mask
+    ) -> tuple[Float[Tensor, "b g s k"], Float[Tensor, "b w s v"]]:
         """Write new keys and values at the mask's query indices; all that the mask may show."""
         write(self.k, k, mask.q_index)
         write(self.v, v, mask.q_index)
@@ -71,8 +74,8 @@ class KVCache(LayerCache):
         self.k, self.v = self.k[rows], self.v[rows]
 
     def bytes_per_token(self) -> int:
-        _, heads, _, width = self.k.shape
-        return 2 * heads * width * self.k.element_size()
+        numbers = sum(store.shape[1] * store.shape[3] for store in (self.k, self.v))
+        return numbers * self.k.element_size()
 
 
 @dataclass
@@ -86,16 +89,48 @@ class Cache:
     """Tokens each row holds; an int while all rows hold the same number."""
     longest: int = field(default=0)
     """Tokens in the longest row, known without asking the device."""
+    globals_: Bool[Tensor, "b s"] | None = None
+    """Which tokens so far were named as global, where the first call named any."""
     fixed: bool = False
     """Set by `fix_shapes`."""
 
     def place(
-        self, batch: int, n: int, valid: Bool[Tensor, "b n"] | None, device: torch.device
+        self,
+        batch: int,
+        n: int,
+        valid: Bool[Tensor, "b n"] | None,
+        device: torch.device,
+        globals_: Bool[Tensor, "b n"] | None = None,
     ) -> tuple[Mask, Int[Tensor, "#b n"]]:
         """Mask and positions for the next `n` columns; padding (`valid` False) takes no room.
 
-        Advances the lengths: call once a forward pass. Raises RequestError when a row is full.
+        `globals_`: which of them are global; from the first call on, or never. Advances the
+        lengths: call once a forward pass. Raises RequestError when a row is full.
         """
+        begun = self.fixed or self.longest > 0
+        mask, positions = self._place(batch, n, valid, device)
+        if globals_ is None and self.globals_ is None:
+            return mask, positions
+        if self.globals_ is None:
+            if begun:
+                raise RequestError(
+                    "globals: the cache holds tokens of a call that named none; name them from "
+                    "the first call on."
+                )
+            # One place more, for padding.
+            self.globals_ = torch.zeros(batch, self.capacity + 1, dtype=torch.bool, device=device)
+        new = torch.zeros(batch, n, dtype=torch.bool, device=device)
+        new = new if globals_ is None else globals_
+        if isinstance(mask.q_index, int):
+            self.globals_[:, mask.q_index : mask.q_index + n] = new
+        else:
+            rows = torch.arange(batch, device=device)[:, None]
+            self.globals_[rows, mask.q_index] = new
+        return replace(mask, globals_=self.globals_[:, : mask.n_keys]), positions
+
+    def _place(
+        self, batch: int, n: int, valid: Bool[Tensor, "b n"] | None, device: torch.device
+    ) -> tuple[Mask, Int[Tensor, "#b n"]]:
         if self.fixed:
             return self._place_fixed(n, device)
         if valid is not None and bool(valid.all()):
@@ -153,6 +188,8 @@ class Cache:
         """Keep `rows` of the batch, in this order (rows may repeat)."""
         for layer in self.layers:
             layer.reorder(rows)
+        if self.globals_ is not None:
+            self.globals_ = self.globals_[rows]
         if isinstance(self.lengths, Tensor):
             self.lengths = self.lengths[rows]
             kept = self.lengths.tolist()

@@ -7,9 +7,12 @@ import torch
 from torch import Tensor
 
 from tests.testing.mutant import caught_by
-from txlab.nn.attention import LinearAttention
+from txlab.nn.attention import MLA, LinearAttention
 from txlab.nn.attention.linear import RecurrentCache
 from txlab.nn.context import Context
+from txlab.nn.mask import Mask
+from txlab.nn.position import NoPosition
+from txlab.testing import tiny
 
 
 @caught_by("documents_isolated", "document 1 of a packed row")
@@ -73,3 +76,42 @@ class DropsTheNormalizer(LinearAttention):
 
     def _mix(self, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
         return super()._mix(q, k, torch.ones_like(v) + 0 * v, *rest)
+
+
+@caught_by("decodes_in_any_chunks", "chunks of")
+class RotaryKeyPerHead(MLA):
+    """Decoding reads the rotary key moved by a channel, as if it were another head's."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **how: Any) -> Tensor:
+        if k.shape[1] < self.n_heads:
+            q = torch.cat((q[..., : self.kv_rank], q[..., self.kv_rank :].roll(1, -1)), -1)
+        return super().attend(q, k, v, *rest, **how)
+
+
+@caught_by("decodes_in_any_chunks", "chunks of")
+class CachesKeysUnturned(MLA):
+    """The rotary key goes into the cache before it is turned."""
+
+    def forward(self, x: Tensor, ctx: Context, cache: Any = None) -> Tensor:
+        if cache is not None:
+            ctx = replace(ctx, position=NoPosition(NoPosition.Config(), tiny.DIMS))
+        return super().forward(x, ctx, cache)
+
+
+@caught_by("window_in_decoding", "expected keys 6, 7, 8")
+class AbsorbsWithoutWindow(MLA):
+    """In the latent space every token of the cache is seen."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, *rest: Any, **how: Any) -> Tensor:
+        if k.shape[1] < self.n_heads:
+            mask = replace(mask, window=None)
+        return super().attend(q, k, v, mask, *rest, **how)
+
+
+@caught_by("positions_act", "output with rope")
+class TurnsNothing(MLA):
+    """The rotary key is never turned."""
+
+    def forward(self, x: Tensor, ctx: Context, cache: Any = None) -> Tensor:
+        ctx = replace(ctx, position=NoPosition(NoPosition.Config(), tiny.DIMS))
+        return super().forward(x, ctx, cache)

@@ -3,12 +3,14 @@
 from txlab.nn.attention.heads import GQA, MHA, MQA
 from txlab.nn.attention.linear import LinearAttention
 from txlab.nn.attention.mixer import Mixer, attention
+from txlab.nn.attention.mla import MLA
 from txlab.nn.attention.softmax import SoftmaxAttention
 from txlab.nn.attention.swa import SWA
 
 __all__ = [
     "GQA",
     "MHA",
+    "MLA",
     "MQA",
     "SWA",
     "LinearAttention",

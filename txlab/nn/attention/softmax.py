@@ -139,10 +139,12 @@ class SoftmaxAttention(Mixer):
         v: Float[Tensor, "b g s v"],
         mask: Mask,
         ctx: Context,
+        *,
         score: Score | None = None,
+        gain: float = 1.0,
     ) -> Float[Tensor, "b h t v"]:
         """Softmax attention by the backend, with all that the config asks for; `score`: instead of
-        the positional scheme's own."""
+        the positional scheme's own; `gain`: multiplies q k^T."""
         if score is None and ctx.position.scores:
             score = ctx.position.score
         return ctx.backend.attend(
@@ -150,7 +152,7 @@ class SoftmaxAttention(Mixer):
             k,
             v,
             mask,
-            scale=self.scale,
+            scale=self.scale * gain,
             score=score,
             softcap=self.softcap,
             sink_logit=self.sink_logit,

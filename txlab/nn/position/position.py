@@ -22,6 +22,8 @@ class Position(nn.Module):
     """True where `score` adds a bias to the attention scores."""
     rotates: ClassVar[bool] = False
     """True where `rotate` turns queries and keys."""
+    latent_gain: float = 1.0
+    """What latent attention, whose heads turn in part, multiplies all scores by."""
 
     def __init__(self, config: Config, dims: Dims) -> None:
         super().__init__()

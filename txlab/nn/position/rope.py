@@ -1,5 +1,6 @@
 """Rotary positions: queries and keys turned by an angle proportional to their position."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -49,6 +50,9 @@ class RoPE(Position):
             )
         check(config, self.channels, dims.context)
         self.gain = attention_factor(config, dims.context)
+        if config.mscale_all_dim is not None:
+            log = 0.1 * math.log(config.factor or 1.0)
+            self.latent_gain = (log * config.mscale_all_dim + 1) ** 2
 
     def prepare(self, positions: Int[Tensor, "#b t"]) -> Angles:
         return rotation(

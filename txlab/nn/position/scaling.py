@@ -82,7 +82,7 @@ class Frequencies(Position.Config):
     """yarn: with mscale_all_dim, attention_factor is (0.1 mscale ln(factor) + 1) over the same of
     mscale_all_dim (DeepSeek-V2)."""
     mscale_all_dim: float | None = None
-    """yarn: see mscale."""
+    """yarn: see mscale. model.attn=mla multiplies its scores by the square of that as well."""
     beta_fast: float | None = None
     """yarn: pairs that turn more often than this within original_context stay; None is 32."""
     beta_slow: float | None = None

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from txlab.nn.backend import backend
+from txlab.nn.backend import Auto, backend
 from txlab.nn.mask import Mask
 from txlab.nn.position import ALiBi, NoPosition, Position, RoPE
 from txlab.testing import tiny
@@ -107,6 +107,6 @@ def positions_act(subject: Subject) -> None:
         ALiBi(ALiBi.Config(), built.dims),
     )
     for scheme in schemes:
-        if built.part.refuse(scheme, built.backend) is None:
+        if built.part.refuse(scheme, Auto(Auto.Config(), built.dims)) is None:
             built.position = scheme
             differ(built(x), plain, f"output with {scheme.name} against that without", 1e-3)
