@@ -111,7 +111,7 @@ def test_models_of_our_own_making(tmp_path: Path, name: str) -> None:
         ({"ffn": MLP.Config()}, "model.ffn=mlp(hidden=128, bias=False, activation=gelu)"),
         ({"ffn": MoE.Config()}, "model.ffn=moe(hidden=None, bias=False, n_experts=8"),
         ({"pattern": Pattern(ffn=["swiglu", "moe"])}, "model.pattern.ffn=['swiglu', 'moe']"),
-        ({"residual": Parallel.Config()}, "model.residual=parallel(shared_norm=True)"),
+        ({"residual": Parallel.Config()}, "model.residual=parallel(layer_scale=None"),
         ({"attn": GQA.Config(out_bias=True)}, "qkv_bias=False, out_bias=True"),
         ({"attn": GQA.Config(qk_norm=True, qk_norm_eps=1e-3)}, "qk_norm_eps=0.001"),
         ({"pattern": Pattern(ffn=["mlp", "swiglu"])}, "model.pattern.ffn=['mlp', 'swiglu']"),

@@ -196,8 +196,35 @@ class KnowsTwoNames(Pre):
 
 
 @caught_by("drops_in_training_only", "")
+@caught_by("drops_whole_rows", "in training")
+@caught_by("scales_each_branch", "branch with layer_scale=0.25")
 class NeverDrops(Pre):
     """Dropout is ignored."""
 
-    def drop(self, y: Tensor) -> Tensor:
+    def leave(self, name: str, y: Tensor) -> Tensor:
         return y
+
+
+@caught_by("drops_whole_rows", "part of a row")
+class DropsTokens(Pre):
+    """Stochastic depth draws for each token."""
+
+    def _kept(self, y: Tensor) -> Tensor:
+        return super()._kept(y.flatten(0, 1)[:, None]).view(*y.shape[:2], 1)
+
+
+@caught_by("drops_whole_rows", "mean")
+class LosesSize(Pre):
+    """Rows that stay are not scaled up."""
+
+    def _kept(self, y: Tensor) -> Tensor:
+        return super()._kept(y).ceil().clamp(max=1)
+
+
+@caught_by("drops_more_with_depth", "layer 0")
+class DropsAlikeEverywhere(Pre):
+    """The last layer's share in all layers."""
+
+    def __init__(self, config: Pre.Config, dims: Dims, **parts: Any) -> None:
+        super().__init__(config, dims, **parts)
+        self.drop_path = config.drop_path

@@ -68,7 +68,7 @@ def facts(config: Decoder.Config) -> dict[str, Any]:
         "model.attn": [_attn(entry, dims) for entry in _layers(config)],
         "model.pos": pos,
         "model.norm": dataclasses.asdict(config.norm),
-        "model.residual": dataclasses.asdict(config.residual),
+        "model.residual": {**dataclasses.asdict(config.residual), "drop_path": 0.0},
         "model.ffn": {**ffn, "hidden": None if hidden is None else len(hidden)},
         "model.pattern.ffn": config.pattern.ffn,
         "model.pattern.pos": config.pattern.pos,

@@ -26,7 +26,7 @@ class Parallel(Residual):
         self, config: Config, dims: Dims, *, branches: Sequence[str], make_norm: Callable[[], Norm]
     ) -> None:
         norms = ("shared",) if config.shared_norm else branches
-        super().__init__(config, dims, branches=norms, make_norm=make_norm)
+        super().__init__(config, dims, branches=branches, make_norm=make_norm, norm_names=norms)
         self.shared_norm = config.shared_norm
 
     def forward(
@@ -35,5 +35,6 @@ class Parallel(Residual):
         y = x
         shared = self.norms["shared"](x) if self.shared_norm else x
         for name, branch in branches.items():
-            y = y + self.drop(branch(shared if self.shared_norm else self.norms[name](x)))
+            h = shared if self.shared_norm else self.norms[name](x)
+            y = y + self.leave(name, branch(h))
         return y

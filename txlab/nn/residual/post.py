@@ -18,5 +18,5 @@ class Post(Residual):
         self, x: Float[Tensor, "b t d"], branches: dict[str, Branch]
     ) -> Float[Tensor, "b t d"]:
         for name, branch in branches.items():
-            x = self.norms[name](x + self.drop(branch(x)))
+            x = self.norms[name](x + self.leave(name, branch(x)))
         return x

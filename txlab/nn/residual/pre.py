@@ -14,5 +14,5 @@ class Pre(Residual):
         self, x: Float[Tensor, "b t d"], branches: dict[str, Branch]
     ) -> Float[Tensor, "b t d"]:
         for name, branch in branches.items():
-            x = x + self.drop(branch(self.norms[name](x)))
+            x = x + self.leave(name, branch(self.norms[name](x)))
         return x

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from txlab.core.config import Dims
-from txlab.nn.norm import RMSNorm
+from txlab.nn.norm import NoNorm, RMSNorm
 from txlab.testing import tiny
-from txlab.testing.assertions import differ, expect, finite
-from txlab.testing.contracts.network import ends
+from txlab.testing.assertions import differ, expect, finite, gradients, same
+from txlab.testing.contracts.network import backward, ends
 from txlab.testing.harness import Subject, contract
 from txlab.testing.probes import probe
 
@@ -61,7 +61,7 @@ def every_branch_counts(subject: Subject) -> None:
     y = built(x)
     for name in built.branches:
         kept = built.branches[name].weight.detach().clone()
-        for factor in (0.0, 2.0):
+        for factor in (0.0, -1.0):
             with torch.no_grad():
                 built.branches[name].weight.copy_(kept * factor)
             differ(built(x), y, f"output with branch {name} times {factor:g}", 1e-3)
@@ -123,3 +123,55 @@ def drops_in_training_only(subject: Subject) -> None:
     built.train()
     with tiny.seeded(0):
         differ(built(x), y, "output in training against evaluation", 1e-3)
+
+
+def bare(subject: Subject, layer: int, n_layers: int, **fields: Any) -> Tensor:
+    """What a layer without norms, in training, adds to 4000 rows of zeros: a branch of ones tells
+    how it was weighed [4000 3 1]."""
+    dims = replace(tiny.DIMS, dim=1, n_layers=n_layers)
+    rule = subject.build(
+        dims.at(layer),
+        config=subject.config(**fields),
+        branches=("attn",),
+        make_norm=lambda: NoNorm(NoNorm.Config(), dims),
+    )
+    with tiny.seeded(0), torch.no_grad():
+        return rule.train()(torch.zeros(4000, 3, 1), {"attn": torch.ones_like})
+
+
+@contract(RESIDUAL)
+def scales_each_branch(subject: Subject) -> None:
+    """With `layer_scale` each branch is multiplied by a vector that starts there and learns."""
+    whole, quarter = bare(subject, 0, 2), bare(subject, 0, 2, layer_scale=0.25)
+    same(quarter, whole / 4, "branch with layer_scale=0.25")
+    built = probe(subject, layer_scale=0.25)
+    backward(built, built.inputs())
+    found = {name: g for name, g in gradients(built).items() if "scales" in name}
+    expect(len(found) == 2, f"a layer of two branches has the vectors {sorted(found)}")
+    for name, gradient in found.items():
+        expect(bool(gradient.any()), f"the gradient of {name} is zero")
+
+
+@contract(RESIDUAL)
+def drops_whole_rows(subject: Subject) -> None:
+    """With `drop_path` a row has a branch wholly or not at all; in evaluation all have all."""
+    built = probe(subject, drop_path=0.5)
+    same(built(built.inputs()), probe(subject)(built.inputs()), "output in evaluation", 0.0)
+    kept = bare(subject, 1, 2, drop_path=0.5)
+    expect(bool((kept == kept[:, :1]).all()), "part of a row skips a branch, and part does not")
+    values = sorted(set(kept.flatten().tolist()))
+    expect(len(values) == 2 and values[0] == 0, f"branches in training are weighed {values[:4]}")
+    mean = float(kept.mean())
+    expect(abs(mean - 1) < 0.1, f"drop_path moves the mean of a branch from 1 to {mean:.2f}")
+
+
+@contract(RESIDUAL)
+def drops_more_with_depth(subject: Subject) -> None:
+    """Stochastic depth grows linearly: of n layers, layer i drops (i + 1) / n of `drop_path`."""
+    for layer in (0, 1, 3):
+        dropped = float((bare(subject, layer, 4, drop_path=0.8) == 0).float().mean())
+        wanted = 0.2 * (layer + 1)
+        expect(
+            abs(dropped - wanted) < 0.04,
+            f"layer {layer} of 4 drops {dropped:.2f} of the rows, expected {wanted:.2f}",
+        )
