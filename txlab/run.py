@@ -150,12 +150,12 @@ def training_module(
     config: "Config", model: "Model", goal: "Objective", data: "Data", steps: int
 ) -> "TrainModule":
     """The Lightning module with objective, optimizer and schedule."""
+    from txlab.models.flops import train_flops
     from txlab.objectives import Frozen
     from txlab.train.compiling import compile_blocks
     from txlab.train.module import TrainModule
     from txlab.train.optim import optim
     from txlab.train.schedule import schedule
-    from txlab.train.throughput import flops_per_token
 
     if config.train.compile:
         frozen = [part.network for part in goal.modules() if isinstance(part, Frozen)]
@@ -171,7 +171,7 @@ def training_module(
         seed=config.seed,
         token_bytes=data.tokenizer.token_bytes(),
         validates=len(data.val) > 0,
-        flops_per_token=flops_per_token(model, config.model.context),
+        flops_per_token=train_flops(model, config.model.context),
     )
 
 

@@ -1,9 +1,8 @@
-"""Model FLOPs a token, and the share of the hardware's peak that a run reaches (MFU)."""
+"""The hardware's peak rate: the model FLOPs of a run are read as a share of it (MFU)."""
 
 import time
 
 import torch
-from torch import nn
 
 DENSE_PEAK = {
     # Dense tensor-core peaks in bf16 and tf32, in TFLOP/s, from the vendors' data sheets (the
@@ -21,41 +20,6 @@ DENSE_PEAK = {
     "V100": (125.0, 15.7),
     "T4": (65.0, 8.1),
 }
-
-
-def flops_per_token(model: nn.Module, context: int, *, causal: bool = True) -> float:
-    """Training FLOPs of one token: 6 for each weight of a matrix product, plus attention.
-
-    Forward counts 2 a weight, backward 4, or 2 where the weight is frozen. Attention reads the keys
-    of half the context when causal: 2 products of head_dim x heads for each key. A lookup in an
-    embedding is free; a tied one counts once, as the head. Recomputation is not counted, nor is
-    what an objective's reference computes.
-    """
-    linears = [m for m in model.modules() if isinstance(m, nn.Linear)]
-    products = sum((6.0 if m.weight.requires_grad else 4.0) * m.weight.numel() for m in linears)
-    return products + 3.0 * attention_flops(model, context, causal=causal)
-
-
-def attention_flops(model: nn.Module, context: int, *, causal: bool = True) -> float:
-    """Forward FLOPs a token of the products q k^T and p v, over all layers."""
-    from txlab.nn.attention import Mixer
-
-    dims = getattr(model, "dims", None)
-    if dims is None:
-        return 0.0
-    total = 0.0
-    for mixer in (m for m in model.modules() if isinstance(m, Mixer)):
-        window = getattr(mixer, "window", None) or context
-        total += 4.0 * dims.n_heads * dims.head_dim * keys_seen(context, window, causal=causal)
-    return total
-
-
-def keys_seen(context: int, window: int, *, causal: bool = True) -> float:
-    """Mean number of keys that a token sees; half the context where causal without a window."""
-    window = min(window, context)
-    if not causal:
-        return min(2.0 * window, context) if window < context else float(context)
-    return window - window * window / (2.0 * context)
 
 
 def peak_flops(device: torch.device, precision: str, *, again: bool = False) -> float:

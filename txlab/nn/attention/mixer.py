@@ -47,6 +47,13 @@ class Mixer(nn.Module):
         """
         return None
 
+    def flops(self, context: int, *, decoding: bool = False) -> float | None:
+        """Forward FLOPs a token beside its linear layers, a mean over a causal row of `context`
+        tokens; `decoding`: those of the last one alone. None: counted by running it on tensors
+        without numbers, times the share of keys that `narrow` leaves to be seen.
+        """
+        return None
+
     def narrow(self, mask: Mask) -> Mask:
         """The mask as this mixer reads it: the body's own by default."""
         return mask

@@ -1,6 +1,8 @@
 """The slot of feed-forward layers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar
 
 from jaxtyping import Float
@@ -32,6 +34,9 @@ class FFN(nn.Module):
 
     out_linears: ClassVar[tuple[str, ...]] = ("down",)
     """Attributes of the linears that write to the residual stream (init scales them by depth)."""
+
+    active: Mapping[str, float] = MappingProxyType({})
+    """Share of the tokens that the parts of these names work on, where that is not all of them."""
 
     def __init__(self, config: Config, dims: Dims) -> None:
         super().__init__()

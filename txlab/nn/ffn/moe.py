@@ -119,6 +119,7 @@ class MoE(FFN):
             jitter=config.jitter,
             biased=config.bias_rate is not None,
         )
+        self.active = {"experts": config.top_k / config.n_experts}
         self.experts = experts(one, dims, config.n_experts)
         self.shared: FFN | None = None
         if config.n_shared:
