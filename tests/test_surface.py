@@ -15,8 +15,8 @@ from txlab.core.slot import SLOTS
 ready()
 OPTIONS = {
     "model": ["decoder"],
-    "model.attn": ["mha", "mqa", "gqa", "linear", "mla", "swa"],
-    "model.backend": ["auto", "math", "sdpa", "banded"],
+    "model.attn": ["mha", "mqa", "gqa", "linear", "mla", "swa", "flash"],
+    "model.backend": ["auto", "math", "sdpa", "banded", "flash", "flex"],
     "model.pos": ["none", "sinusoidal", "learned", "rope", "alibi", "t5"],
     "model.norm": ["layernorm", "rmsnorm", "dyt", "none"],
     "model.residual": ["pre", "post", "parallel", "sandwich", "deepnorm"],

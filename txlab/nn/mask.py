@@ -97,6 +97,12 @@ class Mask:
         return self.valid is not None or (self.padded and self.window is not None)
 
     @property
+    def rows(self) -> int:
+        """Rows that it tells apart: 1 where all are alike."""
+        carriers = (self.documents, self.valid, self.q_index, self.slots)
+        return next((x.shape[0] for x in carriers if isinstance(x, Tensor)), 1)
+
+    @property
     def key(self) -> tuple[Any, ...]:
         """What tells this mask from the others narrowed from the same one."""
         return self.window, self.sinks
@@ -174,12 +180,10 @@ class Mask:
         queries: Tensor | None = None,
         keys: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        carriers = (self.documents, self.valid, self.q_index, self.slots)
-        rows = next((x.shape[0] for x in carriers if isinstance(x, Tensor)), 1)
         queries = torch.arange(self.n_queries, device=device) if queries is None else queries
         keys = torch.arange(self.n_keys, device=device) if keys is None else keys
         return (
-            torch.arange(rows, device=device).view(-1, 1, 1, 1),
+            torch.arange(self.rows, device=device).view(-1, 1, 1, 1),
             torch.arange(n_heads, device=device).view(1, -1, 1, 1),
             queries.view(1, 1, -1, 1),
             keys.view(1, 1, 1, -1),

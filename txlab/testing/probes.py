@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from txlab.core.config import Dims
 from txlab.nn.attention import MHA, Mixer
-from txlab.nn.backend import Backend, Math
+from txlab.nn.backend import Auto, Backend, Math
 from txlab.nn.cache import Cache, LayerCache
 from txlab.nn.context import Context
 from txlab.nn.mask import Mask
@@ -68,7 +68,11 @@ class MixerProbe(Probe):
     ) -> None:
         super().__init__(part, dims)
         self.position = position or NoPosition(NoPosition.Config(), dims)
-        self.backend = (backend or Math(Math.Config(), dims)).pick(part.features)
+        # The definition, but for a mixer that it cannot serve: one that pins its kernel.
+        if backend is None:
+            able = part.features <= Math.supports
+            backend = Math(Math.Config(), dims) if able else Auto(Auto.Config(), dims)
+        self.backend = backend.pick(part.features)
 
     def forward(
         self,

@@ -1,5 +1,6 @@
 """Token mixers: the `model.attn` slot and its options."""
 
+from txlab.nn.attention.flash import FlashAttention
 from txlab.nn.attention.heads import GQA, MHA, MQA
 from txlab.nn.attention.linear import LinearAttention
 from txlab.nn.attention.mixer import Mixer, attention
@@ -13,6 +14,7 @@ __all__ = [
     "MLA",
     "MQA",
     "SWA",
+    "FlashAttention",
     "LinearAttention",
     "Mixer",
     "SoftmaxAttention",

@@ -99,6 +99,7 @@ class SoftmaxAttention(Mixer):
     @property
     def features(self) -> frozenset[str]:
         asked = {"softcap": self.softcap, "sink_logit": self.sink_logit}
+        asked["dropout"] = self.dropout or None
         return frozenset(name for name, value in asked.items() if value is not None)
 
     def reset_parameters(self) -> None:

@@ -13,7 +13,7 @@ from txlab.nn.backend.banded import Banded
 from txlab.nn.backend.bands import bands
 from txlab.nn.mask import Mask
 
-FASTEST_FIRST = ("sdpa", "math")
+FASTEST_FIRST = ("sdpa", "flash", "math")
 LONG = 1024
 """Queries from which a cut into runs can pay."""
 SPARSE = 0.6
@@ -28,7 +28,7 @@ class Auto(Backend):
     class Config(Backend.Config):
         """No fields: the choice follows from what the attention asks for and what it sees."""
 
-    supports = frozenset({"softcap", "score", "sink_logit"})
+    supports = frozenset({"softcap", "score", "sink_logit", "dropout", "fused"})
 
     def __init__(self, config: Config, dims: Dims) -> None:
         super().__init__(config, dims)

@@ -21,8 +21,8 @@ class Backend:
         """Fields shared by all backends."""
 
     supports: ClassVar[frozenset[str]] = frozenset()
-    """Features beyond a mask that this backend computes: `softcap`, `score`, `sink_logit`, `fused`
-    (never a kernel that holds the scores of all pairs)."""
+    """Features beyond a mask that this backend computes: `softcap`, `score`, `sink_logit`,
+    `dropout`, `fused` (never a kernel that holds the scores of all pairs)."""
 
     def __init__(self, config: Config, dims: Dims) -> None:
         self.name = config.name

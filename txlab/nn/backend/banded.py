@@ -57,7 +57,7 @@ class Banded(Backend):
         def __post_init__(self) -> None:
             self.require(self.run > 0, "run", "a number above 0")
 
-    supports = frozenset({"softcap", "score", "sink_logit"})
+    supports = frozenset({"softcap", "score", "sink_logit", "dropout"})
 
     def __init__(self, config: Config, dims: Dims) -> None:
         super().__init__(config, dims)

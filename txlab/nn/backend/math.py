@@ -18,7 +18,7 @@ class Math(Backend):
     class Config(Backend.Config):
         """No fields: the definition has no choices."""
 
-    supports = frozenset({"softcap", "score", "sink_logit"})
+    supports = frozenset({"softcap", "score", "sink_logit", "dropout"})
 
     def attend(
         self,

@@ -22,7 +22,7 @@ class SDPA(Backend):
     class Config(Backend.Config):
         """No fields: PyTorch chooses the kernel."""
 
-    supports = frozenset({"score", "sink_logit"})
+    supports = frozenset({"score", "sink_logit", "dropout"})
 
     def prepare(self, mask: Mask, x: Tensor) -> None:
         if mask.plain is None:
@@ -80,6 +80,10 @@ def fused_attention(
     Every query sees a key in `seen`; None: all of them, or with `causal` those up to its own.
     """
     heads, width = q.shape[1], v.shape[-1]
+    if width != q.shape[-1]:
+        # The fused kernels want values as wide as keys; without, all scores would be held.
+        wide = max(width, q.shape[-1])
+        q, k, v = (F.pad(x, (0, wide - x.shape[-1])) for x in (q, k, v))
     if sink_logit is not None:
         q, k, v = with_sink(q, k, v, sink_logit / scale)
         seen = None if seen is None else F.pad(seen, (1, 0), value=True)
@@ -102,10 +106,8 @@ def fused_attention(
         scale=scale,
         enable_gqa=q.shape[1] != k.shape[1],
     )
-    y = y.reshape(y.shape[0], heads, -1, y.shape[3])
-    if sink_logit is not None:
-        y = y[:, :, 1:, :width] if causal else y[..., :width]
-    return y
+    y = y.reshape(y.shape[0], heads, -1, y.shape[3])[..., :width]
+    return y[:, :, 1:] if causal and sink_logit is not None else y
 
 
 def with_sink(

@@ -32,6 +32,7 @@ def definition(
     scale: float,
     score: Any = None,
     softcap: Any = None,
+    sink_logit: Any = None,
 ) -> Tensor:
     """Attention written out query by query, in float64: sum over keys of exp(score) v / sum exp."""
     rows = []
@@ -47,10 +48,10 @@ def definition(
                     scores = softcap * torch.tanh(scores / softcap)
                 if score is not None:
                     scores = scores + score(at[1], mask.index_of(at[0], at[2]), keys).double()
-                weights = scores[seen].softmax(0)
-                rows.append(
-                    weights @ v[b, g, seen].double() if seen.any() else 0 * v[0, 0, 0].double()
-                )
+                terms = scores[seen].exp()
+                total = terms.sum() + (0 if sink_logit is None else sink_logit[h].double().exp())
+                values = terms @ v[b, g, seen].double()
+                rows.append(values / total if seen.any() else 0 * v[0, 0, 0].double())
     return torch.stack(rows).reshape(*q.shape[:3], v.shape[-1])
 
 
@@ -64,6 +65,7 @@ def masks(t: int = 7) -> dict[str, Mask]:
     valid[0, : t // 2] = False
     documents = torch.stack([torch.arange(t) > 2, torch.arange(t) > 4]).long()
     index = torch.tensor([[t], [t - 3]]) + torch.arange(3)
+    order = torch.tensor([1, 0, -1, 2 * t])  # the last slot is an empty one
     return {
         "causal": Mask(t, t),
         "full": Mask(t, t, causal=False),
@@ -72,11 +74,14 @@ def masks(t: int = 7) -> dict[str, Mask]:
         "documents": Mask(t, t, documents=documents),
         "documents with padding": Mask(t, t, documents=documents, valid=valid),
         "window": Mask(t, t, window=2),
+        "window and sinks": Mask(t, t, window=2, sinks=1),
+        "sinks of documents": Mask(t, t, documents=documents, valid=valid, window=1, sinks=2),
         "two-sided window": Mask(t, t, causal=False, window=2),
         "one query on a cache": Mask(1, t, q_index=t - 1),
         "window on a cache": Mask(1, t, q_index=t - 1, window=3),
         "chunk on a cache": Mask(3, t + 3, q_index=t),
         "uneven rows on a cache": Mask(3, t + 3, q_index=index),
+        "keys out of order": Mask(2, 4, q_index=index[:, :2], slots=index[:, [0]] - order),
     }
 
 
@@ -85,17 +90,21 @@ def close(
 ) -> None:
     """Values and gradients of the subject equal the definition's."""
     found = []
-    features = [name for name in ("softcap", "score") if how.get(name) is not None]
+    features = [name for name, value in how.items() if value is not None]
     built = kernel(subject, *features)
     functions: tuple[Any, Any] = (definition, built.attend)
     for attend in functions:
-        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+        leaves = [x.clone().requires_grad_(built.trains(x.device)) for x in (q, k, v)]
         if attend is not definition:
             built.prepare(mask, q)
         y = attend(*leaves, mask, scale=8**-0.5, **how)
-        ends(y.float()).backward()
-        found.append([y.detach().float(), *(x.grad for x in leaves)])
-    for name, expected, actual in zip(("output", "dq", "dk", "dv"), *found, strict=True):
+        expect(y.requires_grad == built.trains(q.device), f"{what}: the output has no gradient")
+        if y.requires_grad:
+            ends(y.float()).backward()
+        slopes = [x.grad for x in leaves if x.grad is not None]
+        found.append([y.detach().float(), *slopes])
+    names = ("output", "dq", "dk", "dv")[: len(found[0])]
+    for name, expected, actual in zip(names, *found, strict=True):
         same(actual, expected, f"{what}: {name}", 2e-5)
 
 
@@ -109,12 +118,14 @@ def equals_the_definition(subject: Subject) -> None:
 
 @contract(BACKEND)
 def scores_and_caps(subject: Subject) -> None:
-    """A positional score and a soft cap, where supported, are those of the definition."""
+    """A positional score, a soft cap and a sink, where supported, are those of the definition."""
 
     def score(h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         return -0.3 * (h + 1) * (q - k).abs()
 
-    for how in ({"score": score}, {"softcap": 0.5}, {"score": score, "softcap": 0.5}):
+    cap, sink = {"softcap": 0.5}, {"sink_logit": torch.tensor([-1.0, 0.0, 1.0, 2.0])}
+    scored = {"score": score}
+    for how in (scored, cap, sink, scored | cap, scored | cap | sink):
         if kernel(subject, *how) is None:
             continue
         for name in ("causal", "causal with left padding", "uneven rows on a cache"):
@@ -134,13 +145,17 @@ def blind_rows_are_zero(subject: Subject) -> None:
     valid[0, :2] = False
     valid[1] = False
     mask = Mask(6, 6, valid=valid)
+    assert mask.valid is not None
     for dtype in (torch.float32, torch.bfloat16):
-        q, k, v = (heads(n, 6, n).to(dtype).requires_grad_() for n in (4, 2, 2))
+        trains = kernel(subject).trains(mask.valid.device)
+        q, k, v = (heads(n, 6, n).to(dtype).requires_grad_(trains) for n in (4, 2, 2))
         y = kernel(subject).attend(q, k, v, mask, scale=1.0)
         finite(y, f"output in {dtype}")
         expect(
             not y[0, :, :2].any() and not y[1].any(), f"{dtype}: rows that see nothing are not zero"
         )
+        if not trains:
+            continue
         ends(y).backward()
         for name, x in (("q", q), ("k", k), ("v", v)):
             assert x.grad is not None
@@ -177,13 +192,16 @@ def lengths_in_turn(subject: Subject) -> None:
     """One backend object serves lengths 1, 127, 128, 129 and 5 one after the other."""
     built = kernel(subject)
     for t in (1, 127, 128, 129, 5):
-        q, k, v = (tiny.floats(1, n, t, 4, seed=n).requires_grad_() for n in (2, 1, 1))
+        q, k, v = (tiny.floats(1, n, t, 4, seed=n) for n in (2, 1, 1))
+        q.requires_grad_(built.trains(q.device))
         documents = (torch.arange(t) >= t // 2).long()[None]
         mask = Mask(t, t, documents=documents)
         y = built.attend(q, k, v, mask, scale=0.5)
         seen = mask.dense(q.device)
         scores = (q @ k.transpose(-1, -2) * 0.5).masked_fill(~seen, float("-inf"))
         same(y, scores.softmax(-1) @ v, f"{t} tokens", 1e-5)
+        if not built.trains(q.device):
+            continue
         ends(y).backward()
         assert q.grad is not None
         finite(q.grad, f"gradient at {t} tokens")
@@ -201,10 +219,12 @@ def bfloat16_is_near(subject: Subject) -> None:
 
 @contract(BACKEND)
 def dropout_drops(subject: Subject) -> None:
-    """Dropout changes the output, keeps its mean, and follows torch's seed."""
+    """Dropout, where supported, changes the output, keeps its mean, and follows torch's seed."""
     q, k = torch.zeros(1, 1, 4, 8), torch.zeros(1, 1, 64, 8)
     v, mask = torch.ones(1, 1, 64, 8), Mask(4, 64, causal=False)
-    built, found = kernel(subject), []
+    built, found = kernel(subject, "dropout"), []
+    if built is None:
+        return
     for seed in (1, 1, *range(2, 20)):
         with tiny.seeded(seed):
             found.append(built.attend(q, k, v, mask, scale=1.0, dropout=0.5))
@@ -212,6 +232,22 @@ def dropout_drops(subject: Subject) -> None:
     differ(found[2], found[0], "another seed")
     mean = float(torch.stack(found[1:]).mean())
     expect(abs(mean - 1) < 0.05, f"dropout moves the mean from 1 to {mean:.3f}")
+
+
+@contract(BACKEND)
+def trains_or_says_not(subject: Subject) -> None:
+    """Where it has no gradients it says so in one line, instead of giving none."""
+    built = kernel(subject)
+    q, k, v = (heads(n, 5, n).requires_grad_() for n in (4, 2, 2))
+    if built.trains(q.device):
+        expect(built.attend(q, k, v, Mask(5, 5), scale=1.0).requires_grad, "no gradient")
+        return
+    error = None
+    try:
+        built.attend(q, k, v, Mask(5, 5), scale=1.0)
+    except Exception as caught:
+        error = caught
+    refused(error, ("backward", subject.option.name), "a forward pass that asks for gradients")
 
 
 @contract(BACKEND)

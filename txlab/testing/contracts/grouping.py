@@ -36,7 +36,7 @@ def heads_are_grouped_in_order(subject: Subject) -> None:
     """With 4 query and 2 key/value heads, query heads 0, 1 read head 0 and 2, 3 read head 1."""
     for n_kv_heads, wanted in ((1, [0, 0, 0, 0]), (2, [0, 0, 1, 1]), (4, [0, 1, 2, 3])):
         # Neither a gate nor a sink, which would make the numbers smaller.
-        plain = {name: False for name in ("gate", "sink_logit") if subject.has(name)}
+        plain: Any = {name: False for name in ("gate", "sink_logit") if subject.has(name)}
         found = head_owners(probe(subject, n_kv_heads=n_kv_heads, **plain))
         expect(found == wanted, f"n_kv_heads={n_kv_heads}: heads read {found}, expected {wanted}")
 
