@@ -21,7 +21,7 @@ OPTIONS = {
     "model.norm": ["layernorm", "rmsnorm", "dyt", "none"],
     "model.residual": ["pre", "post", "parallel", "sandwich", "deepnorm"],
     "model.ffn": ["mlp", "swiglu", "geglu", "reglu", "moe"],
-    "model.init": ["gpt2", "llama"],
+    "model.init": ["gpt2", "llama", "xavier", "deepnorm", "mup", "small"],
     "adapter": ["none", "lora"],
     "tokenizer": ["bpe", "pretrained"],
     "data": ["text", "chat", "pairs"],

@@ -1,5 +1,6 @@
 """`show` tells all about an option, and what a run would be."""
 
+import re
 from typing import Any
 
 import pytest
@@ -38,6 +39,22 @@ def test_the_schedule(capsys: Any):
     assert [rows[0][0], rows[-1][0]] == ["0", "99"]
     assert float(rows[0][2]) == pytest.approx(0.1)
     assert max(float(row[2]) for row in rows) <= 1.0
+
+
+def test_the_initialisation(capsys: Any):
+    sizes = ["model.dim=64", "model.n_layers=3", "tokenizer.vocab_size=300"]
+    main(["init", "+recipe=pretrain", "model.init=mup", "model.init.base_dim=32", *sizes])
+    rows = [re.split(r"\s{2,}|(?<=\]) ", line) for line in capsys.readouterr().out.splitlines()]
+    found = {row[0]: row[1:] for row in rows}
+    assert found["embed.weight"] == ["[300, 64]", "N(0, 0.02)"]
+    assert found["layers.0-2.attn.q.weight"][1] == "N(0, 0.01414)"
+    assert found["layers.0-2.attn.o.weight"][1] == "N(0, 0.005774)"
+    assert found["layers.0-2.residual.norms.ffn.weight"] == ["[64]", "as made"]
+    assert rows[-1] == ["the last states are multiplied by 0.5 before the head"]
+    main(["init", "+recipe=pretrain", "model.init=llama", *sizes])
+    shown = capsys.readouterr().out
+    assert "layers.2.attn.o.weight" in shown
+    assert "layers.0-2.attn.q.weight" in shown
 
 
 @pytest.mark.parametrize(

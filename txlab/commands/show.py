@@ -1,12 +1,13 @@
-"""Show one option, the composed run, its data or its learning rate.
+"""Show one option, the composed run, its data, its learning rate or how its tensors start.
 
 python -m txlab show model.attn=gqa
 python -m txlab show config +recipe=pretrain model.attn=mqa
-python -m txlab show data|schedule +recipe=pretrain
+python -m txlab show data|schedule|init +recipe=pretrain
 """
 
 import dataclasses
 import os
+import re
 
 from txlab.core import docs, plugins
 from txlab.core.errors import RequestError
@@ -16,7 +17,7 @@ from txlab.core.slot import Slot, slot_at
 
 def main(words: list[str]) -> None:
     """Print what the first word names; overrides may follow."""
-    views = {"config": _config, "data": _data, "schedule": _schedule}
+    views = {"config": _config, "data": _data, "schedule": _schedule, "init": _init}
     first, rest = (words[0], words[1:]) if words else ("", [])
     if first in views:
         views[first](rest)
@@ -82,3 +83,35 @@ def _schedule(words: list[str]) -> None:
         factor = built.factor(update)
         bar = "#" * round(50 * factor)
         print(f"{update:>8}  lr {config.optim.lr * factor:.3e}  {bar}")
+
+
+def _init(words: list[str]) -> None:
+    import torch
+
+    import txlab
+    from txlab.nn.adapter import NoAdapter
+    from txlab.nn.init import init
+
+    config = compose(words)
+    bare = dataclasses.replace(config.model, init_from=None)
+    with torch.device("meta"):
+        model = txlab.build(dataclasses.replace(config, adapter=NoAdapter.Config(), model=bare))
+    start = init.build(model.config.init, model.dims)
+    shapes = {name: list(tensor.shape) for name, tensor in model.named_parameters()}
+    rows: dict[tuple[str, str, str], list[int]] = {}
+    for name, said in start.table(model):
+        layer = re.search(r"layers\.(\d+)\.", name)
+        kind = name if layer is None else name.replace(layer[0], "layers.{}.", 1)
+        number = [] if layer is None else [int(layer[1])]
+        rows.setdefault((kind, str(shapes[name]), said), []).extend(number)
+    for (kind, shape, said), layers in rows.items():
+        print(f"{kind.format(_span(layers)):<40} {shape:<16} {said}")
+    if start.logit_scale != 1:
+        print(f"the last states are multiplied by {start.logit_scale:.4g} before the head")
+
+
+def _span(numbers: list[int]) -> str:
+    """0-3 for 0, 1, 2, 3; 0,2 for 0 and 2."""
+    if len(numbers) > 1 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]}-{numbers[-1]}"
+    return ",".join(map(str, numbers))

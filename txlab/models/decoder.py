@@ -43,7 +43,9 @@ class Decoder(Model):
         self.head = nn.Linear(dims.dim, dims.vocab_size, bias=False)
         _tie(self)
         self.register_load_state_dict_post_hook(_tie)
-        init.build(config.init, dims).apply(self)
+        start = init.build(config.init, dims)
+        start.apply(self)
+        self.logit_scale = start.logit_scale
 
     def forward(
         self,
@@ -67,7 +69,8 @@ class Decoder(Model):
         if self.training and self.dims.dropout:
             x = nn.functional.dropout(x, self.dims.dropout)
         x, aux = self.layers(x, mask, positions, cache)
-        return Output(x if self.norm is None else self.norm(x), aux)
+        x = x if self.norm is None else self.norm(x)
+        return Output(x if self.logit_scale == 1 else x * self.logit_scale, aux)
 
     def new_cache(self, batch: int, length: int) -> Cache:
         kind, dtype = self.device.type, self.embed.weight.dtype

@@ -11,6 +11,7 @@ from txlab.models.hf.rotary import rope_facts, write_rope
 from txlab.models.hf.weights import blank
 from txlab.nn.attention import GQA, MHA, MQA, SoftmaxAttention, attention
 from txlab.nn.ffn import MLP
+from txlab.nn.init import init
 from txlab.nn.pattern import layer_configs
 from txlab.nn.position import RoPE
 
@@ -51,6 +52,7 @@ def describe(config: Decoder.Config) -> dict[str, Any]:
 def facts(config: Decoder.Config) -> dict[str, Any]:
     """What decides the values that a model computes, by key; what is left open is filled in."""
     dims, own = config.dims(), blank(config)
+    scale = init.build(config.init, dims).logit_scale
     hidden = own.get("layers.0.ffn.up.weight")
     ffn = dataclasses.asdict(config.ffn)
     pos = dataclasses.asdict(config.pos)
@@ -70,6 +72,7 @@ def facts(config: Decoder.Config) -> dict[str, Any]:
         "model.norm": dataclasses.asdict(config.norm),
         "model.residual": {**dataclasses.asdict(config.residual), "drop_path": 0.0},
         "model.ffn": {**ffn, "hidden": None if hidden is None else len(hidden)},
+        "model.init": "logits as they are" if scale == 1 else f"logits times {scale:g}",
         "model.pattern.ffn": config.pattern.ffn,
         "model.pattern.pos": config.pattern.pos,
     }

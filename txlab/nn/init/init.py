@@ -40,6 +40,20 @@ class Normal:
         return f"N({self.mean:g}, {self.std:.4g}){cut}"
 
 
+@dataclass(frozen=True)
+class Uniform:
+    """Uniform between -reach and reach; its standard deviation is reach / sqrt(3)."""
+
+    reach: float
+
+    def fill(self, tensor: Tensor) -> None:
+        """Draw the tensor's values in place from torch's global generator."""
+        nn.init.uniform_(tensor, -self.reach, self.reach)
+
+    def __str__(self) -> str:
+        return f"U(-{self.reach:.4g}, {self.reach:.4g})"
+
+
 class Init:
     """Says for each tensor how it starts; `apply` fills a model in place."""
 
@@ -50,7 +64,14 @@ class Init:
     def __init__(self, config: Config, dims: Dims) -> None:
         self.dims = dims
 
-    def distribution(self, name: str, tensor: Tensor, role: Role, layer: int) -> Normal | None:
+    @property
+    def logit_scale(self) -> float:
+        """What the model multiplies its last states by, before the head: 1 but for mup."""
+        return 1.0
+
+    def distribution(
+        self, name: str, tensor: Tensor, role: Role, layer: int
+    ) -> Normal | Uniform | None:
         """How a tensor starts; None keeps what its module made.
 
         `role`: embed, head (not tied to the embedding), position (of a positional scheme), in (a
