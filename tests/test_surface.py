@@ -15,7 +15,7 @@ from txlab.core.slot import SLOTS
 ready()
 OPTIONS = {
     "model": ["decoder"],
-    "model.attn": ["mha", "mqa", "gqa", "linear", "mla", "swa", "flash"],
+    "model.attn": ["mha", "mqa", "gqa", "linear", "mla", "differential", "swa", "flash"],
     "model.backend": ["auto", "math", "sdpa", "banded", "flash", "flex"],
     "model.pos": ["none", "sinusoidal", "learned", "rope", "alibi", "t5"],
     "model.norm": ["layernorm", "rmsnorm", "dyt", "none"],

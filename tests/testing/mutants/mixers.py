@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from tests.testing.mutant import caught_by
-from txlab.nn.attention import MLA, LinearAttention
+from txlab.core.config import Dims
+from txlab.nn.attention import MLA, DifferentialAttention, LinearAttention
 from txlab.nn.attention.linear import RecurrentCache
 from txlab.nn.context import Context
 from txlab.nn.mask import Mask
@@ -115,3 +116,39 @@ class TurnsNothing(MLA):
     def forward(self, x: Tensor, ctx: Context, cache: Any = None) -> Tensor:
         ctx = replace(ctx, position=NoPosition(NoPosition.Config(), tiny.DIMS))
         return super().forward(x, ctx, cache)
+
+
+@caught_by("every_parameter_learns", "lambda_a1 gets no gradient")
+class IgnoresLambda(DifferentialAttention):
+    """Lambda stays where it starts."""
+
+    def strength(self) -> Tensor:
+        return torch.tensor(self.lambda_init)
+
+
+@caught_by("decodes_in_any_chunks", "chunks of")
+class SwapsMapsWhenDecoding(DifferentialAttention):
+    """The second map is the first one on the cache."""
+
+    def forward(self, x: Tensor, ctx: Context, cache: Any = None) -> Tensor:
+        if cache is not None:
+            return self.swapped(x, ctx, cache)
+        return super().forward(x, ctx, cache)
+
+    def swapped(self, x: Tensor, ctx: Context, cache: Any) -> Tensor:
+        chunk = DifferentialAttention.attend
+        self.attend = lambda *a, **k: chunk(self, *a, **k).roll(1, 1)
+        try:
+            return super().forward(x, ctx, cache)
+        finally:
+            del self.attend
+
+
+@caught_by("uneven_groups_are_refused", "it is not refused")
+class PairsAnyHeads(DifferentialAttention):
+    """Takes the next number of key heads that fits."""
+
+    @staticmethod
+    def kv_heads(config: Any, dims: Dims) -> int:
+        wanted = DifferentialAttention.kv_heads(config, dims)
+        return wanted if dims.n_heads % wanted == 0 else dims.n_heads

@@ -1,6 +1,7 @@
 """Token mixers: the `model.attn` slot and its options."""
 
 from txlab.nn.attention.flash import FlashAttention
+from txlab.nn.attention.differential import DifferentialAttention
 from txlab.nn.attention.heads import GQA, MHA, MQA
 from txlab.nn.attention.linear import LinearAttention
 from txlab.nn.attention.mixer import Mixer, attention
@@ -15,6 +16,7 @@ __all__ = [
     "MQA",
     "SWA",
     "FlashAttention",
+    "DifferentialAttention",
     "LinearAttention",
     "Mixer",
     "SoftmaxAttention",
