@@ -105,6 +105,10 @@ class Stack(nn.ModuleList):
         for layer, load in zip(biased, loads, strict=True):
             layer.rebalance(load)
 
+    def kernels(self) -> list[Backend]:
+        """The backends of all layers, each once."""
+        return list({id(backend): backend for _, backend in self._parts}.values())
+
     def backends(self) -> list[str]:
         """Name of the backend that each layer computes with; none where its mixer needs none."""
         return [

@@ -1,0 +1,261 @@
+"""The cost of a config as tables: parts, totals, shapes through a layer, and measured parts."""
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from txlab.models.flops import decode_flops, mixers, mixing, parameters, train_flops, weight_flops
+from txlab.objectives.next_token import NextToken
+from txlab.train.memory import Saved, optimizer_bytes, without_numbers
+
+if TYPE_CHECKING:
+    from txlab.schema import Config
+
+Table = tuple[str, list[tuple[str, ...]]]
+ROUNDS = 5
+"""Repetitions of a measured part; the median is told."""
+
+
+def report(config: "Config") -> list[Table]:
+    """Parameters, FLOPs, cache and memory; nothing of it takes memory or time."""
+    from txlab.train.optim import optim
+
+    context = config.model.context
+    with without_numbers():
+        model: Any = fresh(config)
+        state = optimizer_bytes(model, optim.build(config.optim).make)
+        activations, head = activation_bytes(model.train(), config)
+    total, active = parameters(model)
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    weights = sum(p.nbytes for p in model.parameters())
+    gradients = sum(p.nbytes for p in model.parameters() if p.requires_grad)
+    kind = cache_dtype(config)
+    size, rows = cache_bytes(model, context, kind), micro_batch(config)
+    name = str(kind).removeprefix("torch.")
+    totals: list[tuple[str, ...]] = [
+        ("parameters", f"{total:,}", f"{active:,} of them met by a token, {trained:,} trained"),
+        ("train", f"{train_flops(model, context):,.0f}", f"FLOPs a token at {context:,} tokens"),
+        ("decode", f"{decode_flops(model, context):,.0f}", f"FLOPs a token, the {context:,}th"),
+        ("cache", f"{size[0]:,}", f"bytes a token, {name}"),
+        ("", f"{size[1]:,}", f"bytes for a row of {context:,} tokens"),
+        ("weights", megabytes(weights), "MiB"),
+        ("gradients", megabytes(gradients), "MiB"),
+        ("optimizer", megabytes(state), f"MiB, state of {config.optim.name}"),
+        ("activations", megabytes(activations), f"MiB for {rows} x {context:,} tokens"),
+        ("head, loss", megabytes(head), "MiB beside"),
+    ]
+    return [("cost", totals), ("parts", [*parts(model, context)])]
+
+
+def fresh(config: "Config") -> Any:
+    """The model with its adapter, as initialised; without a seed, which tensors without numbers
+    cannot take."""
+    from txlab.models import model_slot
+    from txlab.nn.adapter import adapter
+
+    model = model_slot.build(config.model, config.model.dims())
+    adapter.build(config.adapter).inject(model)
+    return model
+
+
+def parts(model: Any, context: int) -> Iterator[tuple[str, ...]]:
+    """Parameters and forward FLOPs a token of each part; equal layers are one line."""
+    yield "part", "parameters", "met by a token", "forward FLOPs a token", "times"
+    blocks = list(zip(model.layers, mixing(model, context), strict=True))
+    rows: dict[tuple[str, ...], list[int]] = {}
+    for number, (block, beside) in enumerate(blocks):
+        for name, part in block.named_children():
+            flops = weight_flops(part) + (beside if name == "attn" else 0.0)
+            kind = getattr(getattr(part, "config", None), "name", type(part).__name__.lower())
+            row = (f"{name} {kind}", *counts(part, flops))
+            rows.setdefault(row, []).append(number)
+    for name, part in model.named_children():
+        if name != "layers":
+            yield name, *counts(part, weight_flops(part)), "1"
+    for row, numbers in rows.items():
+        yield f"layers.{numbers[0]} {row[0]}", *row[1:], str(len(numbers))
+
+
+def counts(part: nn.Module, flops: float) -> tuple[str, str, str]:
+    total, active = parameters(part)
+    return f"{total:,}", f"{active:,}", f"{flops:,.0f}"
+
+
+def megabytes(count: int) -> str:
+    return f"{count / 2**20:,.1f}"
+
+
+def micro_batch(config: "Config") -> int:
+    """Rows that are in memory at once."""
+    return config.data.micro_batch_size or config.data.batch_size
+
+
+def cache_dtype(config: "Config") -> torch.dtype:
+    """What keys and values are kept in where the model runs as it was trained."""
+    precision = config.train.precision
+    if precision.startswith("bf16"):
+        return torch.bfloat16
+    return torch.float16 if precision.startswith("16") else torch.float32
+
+
+def cache_bytes(model: Any, context: int, dtype: torch.dtype) -> tuple[int, int]:
+    """(bytes of one more token, bytes of all that a row of `context` tokens holds).
+
+    A window, a recurrent state and the like end to grow: their own size is told, without the spare
+    slots that a cache may have.
+    """
+    meta = torch.device("meta")
+    per_token, whole = 0, 0
+    for mixer in mixers(model):
+        full = mixer.new_cache(1, context, meta, dtype)
+        none = mixer.new_cache(1, 0, meta, dtype)
+        per_token += full.bytes_per_token()
+        growing = storage(full) - storage(none)
+        whole += growing if full.bytes_per_token() else storage(full)
+    return per_token, whole
+
+
+def storage(cache: Any) -> int:
+    """Bytes of a layer's decoding state."""
+    return sum(value.nbytes for value in vars(cache).values() if isinstance(value, Tensor))
+
+
+def autocast(config: "Config", device: str) -> Any:
+    low = torch.float16 if config.train.precision == "16-mixed" else torch.bfloat16
+    return torch.autocast(device, low, enabled=config.train.precision.endswith("mixed"))
+
+
+def batch_of(config: "Config") -> dict[str, Tensor]:
+    rows, context = micro_batch(config), config.model.context
+    ids = torch.zeros(rows, context, dtype=torch.long)
+    return {"tokens": ids, "labels": ids}
+
+
+def activation_bytes(model: Any, config: "Config") -> tuple[int, int]:
+    """(what the body keeps for its backward pass, what head and loss keep).
+
+    Our losses over the vocabulary make the gradients of states and head in the forward pass.
+    """
+    with autocast(config, "cpu"), Saved(model) as body:
+        states = model(batch_of(config)["tokens"]).states
+    return body.bytes, states.nbytes + model.head.weight.nbytes
+
+
+def trace(config: "Config") -> Table:
+    """Shapes through the first layer: every module's input, output and weights."""
+    lines: list[tuple[str, ...]] = [("module", "in", "out", "weights")]
+    with without_numbers():
+        model: Any = fresh(config)
+        block = model.layers[0]
+        for name, module in block.named_modules():
+            module.register_forward_hook(
+                lambda m, i, o, name=name: lines.append(row(name, m, i, o))
+            )
+        for backend in model.layers.kernels():
+            watch(backend, lines)
+        model(batch_of(config)["tokens"])
+    dims, rows = model.dims, micro_batch(config)
+    legend = (
+        f"shapes through layers.0: b={rows} rows, t={dims.context} tokens, d={dims.dim}, "
+        f"{dims.n_heads} heads of {dims.head_dim}, v={dims.vocab_size}"
+    )
+    return legend, lines
+
+
+def watch(backend: Any, lines: list[tuple[str, ...]]) -> None:
+    """Have the first call of a backend tell the shapes of heads."""
+    attend = backend.attend
+
+    def told(q: Tensor, k: Tensor, v: Tensor, *rest: Any, **named: Any) -> Tensor:
+        y = attend(q, k, v, *rest, **named)
+        if backend.__dict__.pop("attend", None) is not None:
+            lines.append((f"attend ({backend.name})", shapes((q, k, v)), shape(y), ""))
+        return y
+
+    backend.attend = told
+
+
+def row(name: str, module: nn.Module, given: Any, made: Any) -> tuple[str, str, str, str]:
+    own = (shape(p) for p in module.parameters(recurse=False))
+    return name or "layer", shapes(given), shapes(made), " ".join(own)
+
+
+def shapes(value: Any) -> str:
+    values = value if isinstance(value, tuple | list) else (value,)
+    return " ".join(shape(v) for v in values if isinstance(v, Tensor))
+
+
+def shape(tensor: Tensor) -> str:
+    return "x".join(map(str, tensor.shape)) or "scalar"
+
+
+def measured(config: "Config") -> Table:
+    """Milliseconds and kept megabytes of every part, run for real on this CPU."""
+    model: Any = fresh(config).train()
+    goal, batch = NextToken(NextToken.Config()), batch_of(config)
+    tokens = torch.randint(model.dims.vocab_size, batch["tokens"].shape)
+    batch = {"tokens": tokens, "labels": tokens}
+    lines: list[tuple[str, ...]] = [("part", "forward ms", "backward ms", "MiB kept", "times")]
+    seen: dict[str, tuple[nn.Module, Any]] = {}
+    kinds: dict[Any, list[str]] = {}
+    for number, block in enumerate(model.layers):
+        for name, part in block.named_children():
+            key = name, str(part), tuple(p.shape for p in part.parameters())
+            kinds.setdefault(key, []).append(f"layers.{number}.{name}")
+    wanted = {names[0]: len(names) for names in kinds.values()}
+    for path in wanted:
+        part = model.get_submodule(path)
+        part.register_forward_pre_hook(
+            lambda m, args, path=path: seen.setdefault(path, (m, args)) and None
+        )
+    with autocast(config, "cpu"):
+        model(tokens)
+        for path, (part, args) in seen.items():
+            name = path.replace(".residual", ", all of it")
+            lines.append((name, *timed(model, part, args), str(wanted[path])))
+    lines.append(("whole step, no update", *step(model, goal, batch, config), "1"))
+    return f"measured on {torch.get_num_threads()} CPU threads, one micro-batch", lines
+
+
+def timed(model: nn.Module, part: nn.Module, args: Any) -> tuple[str, str, str]:
+    """Median milliseconds of a part on its own inputs, and what it keeps."""
+    forward, backward, kept = [], [], 0
+    for _ in range(ROUNDS):
+        own = [a.detach().requires_grad_() if is_float(a) else a for a in args]
+        begin = time.perf_counter()
+        with Saved(model) as saved:
+            made = part(*own)
+        forward.append(time.perf_counter() - begin)
+        kept = saved.bytes
+        y = made[0] if isinstance(made, tuple) else made
+        begin = time.perf_counter()
+        y.sum().backward()
+        backward.append(time.perf_counter() - begin)
+        model.zero_grad(set_to_none=True)
+    return milliseconds(forward), milliseconds(backward), megabytes(kept)
+
+
+def step(model: Any, goal: NextToken, batch: Any, config: "Config") -> tuple[str, str, str]:
+    forward, backward, kept = [], [], 0
+    for _ in range(ROUNDS):
+        begin = time.perf_counter()
+        with Saved(model) as saved, autocast(config, "cpu"):
+            loss = goal(model, batch)
+        forward.append(time.perf_counter() - begin)
+        kept = saved.bytes
+        begin = time.perf_counter()
+        loss.sum.backward()
+        backward.append(time.perf_counter() - begin)
+        model.zero_grad(set_to_none=True)
+    return milliseconds(forward), milliseconds(backward), megabytes(kept)
+
+
+def milliseconds(seconds: list[float]) -> str:
+    return f"{sorted(seconds)[len(seconds) // 2] * 1e3:.2f}"
+
+
+def is_float(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
