@@ -80,3 +80,9 @@ def test_a_layer_without_rotation_reads_other_scores() -> None:
     same = model(pattern=Pattern(pos=["rope"]))
     same.load_state_dict(plain.state_dict())
     assert torch.equal(plain(ids).states, same(ids).states)
+
+
+@pytest.mark.parametrize("name", ["learned", "sinusoidal"])
+def test_what_is_added_to_embeddings_is_no_choice_of_a_layer(name: str) -> None:
+    with pytest.raises(RequestError, match=rf"model\.pattern\.pos: {name}.*model\.pos={name}"):
+        model(pattern=Pattern(pos=["rope", name]))

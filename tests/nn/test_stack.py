@@ -61,15 +61,15 @@ def test_layers_share_a_context_where_position_and_backend_agree() -> None:
 
 def test_a_mixer_refuses_a_scheme_or_a_backend_at_build(monkeypatch) -> None:
     def refuse(self, position, backend):
-        if backend.name == "auto" and position.name != "learned":
+        if backend.name == "auto" and position.name != "alibi":
             return None
         return f"model.pos={position.name} on model.backend={backend.name}: use rope on auto"
 
     monkeypatch.setattr(MHA, "refuse", refuse)
     model(attn=MHA.Config())
-    said = r"^model.attn=mha: model.pos=learned on model.backend=auto: use rope on auto\.$"
+    said = r"^model.attn=mha: model.pos=alibi on model.backend=auto: use rope on auto\.$"
     with pytest.raises(RequestError, match=said):
-        model(attn=MHA.Config(), pattern=Pattern(pos=["rope", "learned"]))
+        model(attn=MHA.Config(), pattern=Pattern(pos=["rope", "alibi"]))
     with pytest.raises(RequestError, match=r"model\.pos=rope on model\.backend=math: use"):
         model(pattern=Pattern(attn=["gqa", "mha"]), backend=Math.Config())
 

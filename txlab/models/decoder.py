@@ -126,6 +126,12 @@ class Decoder(Model):
             if id(scheme) not in made:
                 made[id(scheme)] = position.build(scheme, dims)
         extra = [p for p in made.values() if p is not self.pos]
+        for scheme in extra:
+            if type(scheme).embed is not Position.embed:
+                raise RequestError(
+                    f"model.pattern.pos: {scheme.name} is added to the embeddings, once and before "
+                    f"all layers: choose it as model.pos={scheme.name}."
+                )
         if extra:
             self.layer_pos = nn.ModuleList(extra)
         return Stack(
