@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from txlab.core.config import Dims
 from txlab.core.errors import RequestError
+from txlab.nn.attention.cross import CrossAttention
 from txlab.nn.attention.mixer import Mixer, attention
 from txlab.nn.auxiliary import Aux
 from txlab.nn.backend.backend import Backend
@@ -30,6 +31,8 @@ class LayerPlan:
     attn: Mixer.Config
     ffn: FFN.Config
     position: Position
+    cross: CrossAttention.Config | None = None
+    """Cross-attention to a memory, between the two; None: none."""
 
 
 class Stack(nn.ModuleList):
@@ -64,8 +67,10 @@ class Stack(nn.ModuleList):
                     make_norm=lambda: norm.build(norm_config, at),
                 )
 
-            self.append(Block(mixer, ffn.build(plan.ffn, at), make_residual))
+            cross = None if plan.cross is None else CrossAttention(plan.cross, at)
+            self.append(Block(mixer, ffn.build(plan.ffn, at), make_residual, cross))
             needs = mixer.features | ({"score"} if plan.position.scores else frozenset())
+            needs |= frozenset() if cross is None else cross.features
             turned = self._scheme(plan.position, mixer.rotary_dim)
             self.groups.append(self._group(turned, backend.pick(needs)))
 
@@ -75,9 +80,21 @@ class Stack(nn.ModuleList):
         mask: Mask,
         positions: Int[Tensor, "#b t"],
         cache: Cache | None = None,
+        *,
+        memory: Float[Tensor, "b s d"] | None = None,
+        memory_mask: Mask | None = None,
     ) -> tuple[Float[Tensor, "b t d"], Aux]:
+        """`memory`: what the layers' cross-attention reads; `memory_mask`: which of it exists."""
         contexts = [
-            Context(mask, positions, position, position.prepare(positions), backend)
+            Context(
+                mask,
+                positions,
+                position,
+                position.prepare(positions),
+                backend,
+                memory=memory,
+                memory_mask=memory_mask,
+            )
             for position, backend in self._parts
         ]
         total = Aux()
@@ -86,6 +103,8 @@ class Stack(nn.ModuleList):
             if block.attn.attends:
                 narrow = block.attn.narrow(mask)
                 ctx.backend.prepare(narrow if cache is None else cache.layers[i].shown(narrow), x)
+            if block.cross is not None and memory_mask is not None:
+                ctx.backend.prepare(memory_mask, x)
             x, aux = block(x, ctx, None if cache is None else cache.layers[i])
             total = total.plus(aux)
         return x, total
@@ -96,7 +115,7 @@ class Stack(nn.ModuleList):
 
     def new_cache(self, batch: int, length: int, device: torch.device, dtype: torch.dtype) -> Cache:
         """Empty decoding state of every layer, for `batch` rows of at most `length` tokens."""
-        layers = [block.attn.new_cache(batch, length, device, dtype) for block in self.blocks()]
+        layers = [block.new_cache(batch, length, device, dtype) for block in self.blocks()]
         return Cache(layers, length)
 
     def rebalance(self, loads: Sequence[Tensor]) -> None:

@@ -2,6 +2,7 @@
 
 from txlab.nn.attention.flash import FlashAttention
 from txlab.nn.attention.differential import DifferentialAttention
+from txlab.nn.attention.cross import CrossAttention
 from txlab.nn.attention.heads import GQA, MHA, MQA
 from txlab.nn.attention.linear import LinearAttention
 from txlab.nn.attention.mixer import Mixer, attention
@@ -17,6 +18,7 @@ __all__ = [
     "SWA",
     "FlashAttention",
     "DifferentialAttention",
+    "CrossAttention",
     "LinearAttention",
     "Mixer",
     "SoftmaxAttention",
