@@ -1,9 +1,14 @@
-"""`resume=auto` with damaged checkpoints: it goes back to a whole one and says so, or refuses."""
+"""Damaged checkpoints and full disks: the run goes back to what is whole, or ends in one line."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests.test_resume import assert_same, go, rows, text
-from txlab.core.errors import RequestError
+from tests.test_resume import TINY, assert_same, go, rows, text
+from txlab.core.errors import RequestError, RunError
 
 __all__ = ["text"]
 
@@ -41,3 +46,50 @@ def test_resume_never_starts_anew_over_damaged_checkpoints(tmp_path, text):
     for resume in ("auto", tmp_path / "run"):
         with pytest.raises(RequestError, match=r"step-000002/state\.pt cannot be read"):
             go(tmp_path / "run", text, "train.steps=4", f"resume={resume}")
+
+
+LIMITED = (
+    "import resource, sys; from txlab.__main__ import main\n"
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)); sys.exit(main())"
+)
+
+
+def test_a_disk_that_fills_up_while_saving_ends_the_run_with_one_line(tmp_path, text):
+    """No file may grow beyond 60 kB: weights fit, the optimizer's state does not."""
+    go(tmp_path / "run", text, "train.steps=2")
+    folder = tmp_path / "run" / "checkpoints"
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert (folder / "step-000002" / "state.pt").stat().st_size > 60_000
+    words = [*TINY, *text, f"run_dir={tmp_path}/run", "train.steps=4", "resume=auto"]
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, *words],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 1, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"txlab: error: saving {folder}/step-000004 failed (")
+    assert line.endswith(
+        f"the last good one is {folder}/step-000002. Make room, then go on with resume=auto."
+    )
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    go(tmp_path / "run", text, "train.steps=4", "resume=auto")
+
+
+def test_a_disk_that_is_full_from_the_start_leaves_no_half_a_file(tmp_path, text, monkeypatch):
+    """A branch: the log of the run it comes from is copied first."""
+    go(tmp_path / "run", text, "train.steps=2")
+    replace = Path.replace
+
+    def full(self, target):
+        if self.suffix == ".tmp" and target.name == "config.yaml":
+            raise OSError(28, "No space left on device")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(RunError, match=r"new cannot be written \(No space left on device\): make"):
+        go(tmp_path / "new", text, "train.steps=4", f"resume={tmp_path / 'run'}")
+    assert not (tmp_path / "new").exists()

@@ -1,5 +1,6 @@
 """`model.init_from`, `load`, and the verbs that work on a trained run."""
 
+import dataclasses
 import re
 import shutil
 from pathlib import Path
@@ -49,6 +50,23 @@ def test_only_the_command_line_changes_an_inherited_model(trained):
     assert (config.model.context, config.model.attn.name, config.model.dropout) == (8, "mha", 0.5)
     with pytest.raises(RequestError, match=r"layers\.0\.attn\.k\.weight"):
         txlab.build(config)
+
+
+def test_a_tied_model_takes_no_weights_of_an_untied_one(trained, tmp_path):
+    """TIE-01: in neither direction; what is tied is one tensor."""
+    there = source_words(trained)
+    small = ["model.attn=mqa", "model.dim=24", *TINY[:2], "tokenizer.vocab_size=300"]
+    for tied, said in ((True, "missing: head.weight"), (False, "extra: head.weight")):
+        run = tmp_path / f"tied-{tied}"
+        words = [*there, *small, f"run_dir={run}", "train.steps=1"]
+        train(txlab.compose([*words, f"model.tie_embeddings={tied}"]))
+        given = [*there, f"model.init_from={run}", f"model.tie_embeddings={not tied}"]
+        config = txlab.compose(given)
+        with pytest.raises(RequestError, match=rf"model\.init_from={run}.* does not fit .*{said}"):
+            txlab.build(config)
+        with pytest.raises(RequestError, match=said):
+            train(dataclasses.replace(config, run_dir=str(tmp_path / "new")))
+        assert not (tmp_path / "new").exists()
 
 
 def test_a_tokenizer_beside_init_from_is_refused(trained):

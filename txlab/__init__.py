@@ -30,11 +30,9 @@ def build(config: "Config") -> "Model":
 
     from txlab.loading import build
 
-    size = getattr(config.tokenizer, "vocab_size", None)
-    if config.model.vocab_size is None and size is not None:
-        sizes = dataclasses.replace(config.model, vocab_size=size)
-        config = dataclasses.replace(config, model=sizes)
-    return build(config)
+    size = config.model.vocab_size or getattr(config.tokenizer, "vocab_size", None)
+    model = dataclasses.replace(config.model, vocab_size=size)
+    return build(dataclasses.replace(config, model=model))
 
 
 def load(path: str | Path, *, merge: bool = True) -> "Model":

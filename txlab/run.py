@@ -238,7 +238,7 @@ def begin(
     """Nothing can be refused any more: say what is about to happen, and write the first files."""
     import yaml
 
-    from txlab.train.folder import bring_history
+    from txlab.train.folder import write_first
     from txlab.train.report import introduction
     from txlab.train.trainer import make_loggers
 
@@ -247,8 +247,7 @@ def begin(
     size, context = config.data.batch_size * data.train.lines, config.model.context
     for line in introduction(place, module, data.facts, rows=size, context=context):
         print(line, flush=True)
-    bring_history(place)
-    (place.path / "config.yaml").write_text(saved_text(config), encoding="utf-8")
+    write_first(place, saved_text(config))
     trainer.loggers = make_loggers(config.logger, place.path, print)
     for logger in trainer.loggers:
         logger.log_hyperparams(yaml.safe_load(saved_text(config)))

@@ -21,3 +21,10 @@ def test_one_line_and_its_status(error, status, said, capsys):
     out, line = capsys.readouterr()
     assert line.startswith(f"txlab: {said}")
     assert (line.count("\n"), out) == (1, "")
+
+
+def test_a_full_disk_is_said_without_a_type(capsys):
+    """Some writes fail when the file is closed, and no longer know its name."""
+    assert report(OSError(28, "No space left on device")) == 1
+    said = "txlab: error: a file of the run: No space left on device: make room; a run goes on with"
+    assert capsys.readouterr().err.startswith(said)

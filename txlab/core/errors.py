@@ -1,5 +1,6 @@
 """The two ways a command can fail, each with its exit status (see the README, "Exit status")."""
 
+import errno
 import os
 import sys
 import traceback
@@ -24,6 +25,9 @@ def report(error: Exception) -> int:
     line = " ".join(str(error).split())
     if isinstance(error, (RequestError, RunError)):
         said = f"error: {line}"
+    elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        what = error.filename or "a file of the run"
+        said = f"error: {what}: {error.strerror}: make room; a run goes on with resume=auto."
     elif isinstance(error, OSError) and error.filename and error.strerror:
         said = f"error: {error.filename}: {error.strerror}."
     elif isinstance(error, MemoryError) or "allocate memory" in line or "out of memory" in line:

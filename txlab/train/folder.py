@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from txlab.core.errors import RequestError
+from txlab.core.errors import RequestError, RunError
 from txlab.train import checkpoint
 from txlab.train.callbacks.log import FILE as METRICS
 from txlab.train.checkpoint import Checkpoint
@@ -168,10 +168,25 @@ def _refuse_newer(path: Path, resumed: Checkpoint) -> None:
         )
 
 
-def bring_history(place: Place) -> None:
-    """Copy the log of the run that a branch comes from, so that its history has no hole."""
-    if place.resumed is None or (place.path / METRICS).exists():
-        return
-    source = place.resumed.path.parent.parent / METRICS
-    if source.is_file():
-        shutil.copyfile(source, place.path / METRICS)
+def write_first(place: Place, config: str) -> None:
+    """The first files of a run: `config`, and the log of the run that a branch comes from.
+
+    RunError where the disk refuses; none of them is there then.
+    """
+    file, metrics = place.path / "config.yaml", place.path / METRICS
+    half, new = file.with_suffix(".tmp"), not metrics.exists()
+    try:
+        if place.resumed is not None and new:
+            source = place.resumed.path.parent.parent / METRICS
+            if source.is_file():  # so that its history has no hole
+                shutil.copyfile(source, half)
+                half.replace(metrics)
+        half.write_text(config, encoding="utf-8")
+        half.replace(file)
+    except OSError as error:
+        for path in (half, metrics) if new else (half,):
+            path.unlink(missing_ok=True)
+        raise RunError(
+            f"{place.path} cannot be written ({error.strerror}): make room, or choose another "
+            "run_dir."
+        ) from error

@@ -20,6 +20,7 @@ from txlab.train.history import Row, Stopwatch, Sums, Window, held_out_pairs, he
 from txlab.train.schedule.schedule import Schedule
 from txlab.train.state import (
     Counters,
+    match_parameters,
     optimizer_state,
     restore_optimizer,
     restore_random,
@@ -151,6 +152,7 @@ class TrainModule(LightningModule):
     def on_train_start(self) -> None:
         if self._scaler is not None and self._scaler_state:
             self._scaler.load_state_dict(self._scaler_state)
+        match_parameters(self.optimizer)
         if self.trainer.global_rank and self.window.sums.values is not None:
             self.window.sums.values.zero_()  # resumed ones are those of all ranks together
         self.watch.start()

@@ -61,6 +61,14 @@ def restore_optimizer(optimizer: Optimizer, state: dict[str, Any], source: str) 
     optimizer.load_state_dict({"state": numbered, "param_groups": groups})
 
 
+def match_parameters(optimizer: Optimizer) -> None:
+    """Give restored moments the type of their parameters, which is decided after restoring."""
+    for parameter, values in optimizer.state.items():
+        for key, value in values.items():
+            if isinstance(value, torch.Tensor) and value.dtype != parameter.dtype and value.dim():
+                values[key] = value.to(parameter.dtype)
+
+
 def random_state() -> dict[str, Any]:
     """Generators of python, numpy and torch (every device of this process)."""
     kind, keys, position, has_gauss, gauss = np.random.get_state()
