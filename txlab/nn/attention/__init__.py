@@ -1,8 +1,8 @@
 """Token mixers: the `model.attn` slot and its options."""
 
-from txlab.nn.attention.flash import FlashAttention
-from txlab.nn.attention.differential import DifferentialAttention
 from txlab.nn.attention.cross import CrossAttention
+from txlab.nn.attention.differential import DifferentialAttention
+from txlab.nn.attention.flash import FlashAttention
 from txlab.nn.attention.heads import GQA, MHA, MQA
 from txlab.nn.attention.linear import LinearAttention
 from txlab.nn.attention.mixer import Mixer, attention
@@ -16,9 +16,9 @@ __all__ = [
     "MLA",
     "MQA",
     "SWA",
-    "FlashAttention",
-    "DifferentialAttention",
     "CrossAttention",
+    "DifferentialAttention",
+    "FlashAttention",
     "LinearAttention",
     "Mixer",
     "SoftmaxAttention",
