@@ -35,6 +35,23 @@ def test_prints_a_table_with_reasons(capsys: pytest.CaptureFixture[str]) -> None
     assert lines[-1] == f"{n} checks: {n - 2} passed, 0 failed, 2 exempt"
 
 
+def test_all_ends_with_what_was_spared_and_how_much_was_checked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import txlab.testing
+    from txlab.testing import subjects
+
+    few = subjects(["schedule"]) + subjects(options=["model.pos=none"])
+    monkeypatch.setattr(txlab.testing, "subjects", lambda: few)
+    assert dispatch(["check", "all"]) == 0
+    *_, heading, first, second, last = capsys.readouterr().out.splitlines()
+    assert heading == "exempt:"
+    assert "1 x tells_order: " in first + second
+    n = len({str(subject.option.name) for subject in few})
+    assert last.startswith(f"{n} options, ")
+    assert last.endswith(" 0 failed, 2 exempt")
+
+
 def test_classes_that_nobody_registered(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

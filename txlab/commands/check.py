@@ -33,16 +33,37 @@ def main(words: list[str]) -> int:
     from txlab.testing.harness import Status, verdicts
 
     counts: Counter[Status] = Counter()
+    options: set[str] = set()
+    spared: Counter[tuple[str, str]] = Counter()
+    broken: list[str] = []
     with _chosen(targets[0]) as chosen:
         for subject in chosen:
             print(subject)
             for result in verdicts(subject):
                 counts[result.status] += 1
+                options.add(f"{subject.slot.path}={subject.option.name}")
+                if result.status is Status.exempt:
+                    spared[result.check, result.detail] += 1
+                elif result.status is Status.failed:
+                    broken.append(f"  {subject} {result.check}: {result.detail}")
                 line = f"  {result.check:<34} {result.status:<7} {result.detail}"
                 print(line.rstrip(), flush=True)
     said = ", ".join(f"{counts[status]} {status.lower()}" for status in Status)
+    if len(options) > 1:
+        _summary(broken, spared)
+        print(f"{len(options)} options, ", end="")
     print(f"{counts.total()} checks: {said}")
     return 1 if counts[Status.failed] else 0
+
+
+def _summary(broken: list[str], spared: Counter[tuple[str, str]]) -> None:
+    """What failed, and each reason for an exemption with the number of options that have it."""
+    if broken:
+        print("failed:", *broken, sep="\n")
+    if spared:
+        print("exempt:")
+    for (check, reason), count in sorted(spared.items()):
+        print(f"  {count:>3} x {check}: {reason}")
 
 
 @contextmanager
