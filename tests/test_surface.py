@@ -15,7 +15,18 @@ from txlab.core.slot import SLOTS
 ready()
 OPTIONS = {
     "model": ["decoder"],
-    "model.attn": ["mha", "mqa", "gqa", "linear", "mla", "differential", "swa", "flash"],
+    "model.attn": [
+        "mha",
+        "mqa",
+        "gqa",
+        "linear",
+        "mla",
+        "differential",
+        "swa",
+        "flash",
+        "longformer",
+        "bigbird",
+    ],
     "model.backend": ["auto", "math", "sdpa", "banded", "flash", "flex"],
     "model.pos": ["none", "sinusoidal", "learned", "rope", "alibi", "t5"],
     "model.norm": ["layernorm", "rmsnorm", "dyt", "none"],
@@ -33,7 +44,7 @@ KEYS = {
     "": "seed run_dir resume ckpt plugins trainer logger callbacks",
     "model": "dim n_layers n_heads head_dim context vocab_size tie_embeddings dropout init_from",
     "model.pattern": "attn ffn pos",
-    "model.attn": "n_kv_heads window sinks softcap qk_norm gate sink_logit",
+    "model.attn": "n_kv_heads window sinks softcap qk_norm gate sink_logit n_globals block n_random",
     "model.pos": "theta partial scaling factor original_context",
     "model.ffn": "hidden activation n_experts top_k",
     "model.norm": "eps",

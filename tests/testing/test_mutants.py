@@ -13,6 +13,7 @@ import tests.testing.mutants.parts
 import tests.testing.mutants.positions
 import tests.testing.mutants.runs
 import tests.testing.mutants.sinks
+import tests.testing.mutants.sparse
 import tests.testing.mutants.texts  # noqa: F401
 from tests.testing.mutant import MUTANTS, Mutant
 from txlab.core.slot import SLOTS

@@ -24,6 +24,8 @@ class Batch(TypedDict):
     """Number of the document a token belongs to, within its row. Absent: one document a row."""
     valid: NotRequired[Bool[Tensor, "b t"]]
     """False at padding. Absent: no padding."""
+    globals: NotRequired[Bool[Tensor, "b t"]]
+    """Tokens that see and are seen by all, for attention that has such. Absent: its own rule."""
 
 
 def token_count(batch: Batch) -> Tensor:

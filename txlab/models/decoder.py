@@ -54,15 +54,18 @@ class Decoder(Model):
         positions: Int[Tensor, "#b t"] | None = None,
         documents: Int[Tensor, "b t"] | None = None,
         valid: Bool[Tensor, "b t"] | None = None,
+        globals: Bool[Tensor, "b t"] | None = None,
         cache: Cache | None = None,
     ) -> Output:
         """Hidden states of `tokens`.
 
         `positions`: default 0, 1, 2 ..., not counting padding. `documents`: tokens of different
         documents do not see each other. `valid`: False at padding, wherever it stands.
+        `globals`: tokens that see and are seen by all, where the attention has such; None: by its
+        own rule. On a cache, from the first call on or never.
         `cache`: the tokens follow those already in it.
         """
-        mask, placed = self._frame(tokens, documents, valid, cache)
+        mask, placed = self._frame(tokens, documents, valid, globals, cache)
         if positions is None:
             positions = placed
         x = self.pos.embed(self.embed(tokens), positions)
@@ -92,6 +95,7 @@ class Decoder(Model):
         tokens: Int[Tensor, "b t"],
         documents: Int[Tensor, "b t"] | None,
         valid: Bool[Tensor, "b t"] | None,
+        globals_: Bool[Tensor, "b t"] | None,
         cache: Cache | None,
     ) -> tuple[Mask, Int[Tensor, "#b t"]]:
         """The mask and the positions of a forward pass; RequestError past the last position."""
@@ -101,9 +105,9 @@ class Decoder(Model):
                 raise RequestError(
                     "documents and cache exclude each other: decode one document a row."
                 )
-            mask, positions = cache.place(batch, n, valid, tokens.device)
+            mask, positions = cache.place(batch, n, valid, tokens.device, globals_)
         else:
-            mask = Mask(n, n, documents=documents, valid=valid)
+            mask = Mask(n, n, documents=documents, valid=valid, globals_=globals_)
             if valid is None:
                 positions = torch.arange(n, device=tokens.device)[None]
             else:

@@ -113,6 +113,7 @@ class Model(nn.Module):
         positions: Int[Tensor, "#b t"] | None = None,
         documents: Int[Tensor, "b t"] | None = None,
         valid: Bool[Tensor, "b t"] | None = None,
+        globals: Bool[Tensor, "b t"] | None = None,
         cache: Cache | None = None,
     ) -> Output:
         raise NotImplementedError

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from txlab.nn.blocks import BlockGraph
+
 Score = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Bias of head h between query index q and key index k; all three broadcastable index tensors."""
 
@@ -38,6 +40,13 @@ class Mask:
     """Some queries behind a cache are padding; their index lies beyond all keys."""
     slots: Int[Tensor, "b k"] | None = None
     """Key index of each key where keys stand in no order (a ring cache); -1: an empty slot."""
+    globals_: Bool[Tensor, "#b k"] | None = None
+    """Keys named as global; they count in masks that spare them."""
+    spares_globals: bool = False
+    """Global keys are seen beyond the window."""
+    blocks: BlockGraph | None = None
+    """Tokens see only those in a block that is joined to theirs; blocks begin anew in each
+    document and padding takes no room in them."""
     sees_all: bool = False
     """Every query sees every key: told by whoever made the mask, so that nobody need look."""
     _memo: dict[Any, Any] = field(default_factory=dict, repr=False)
@@ -53,11 +62,17 @@ class Mask:
             near = (distance < self.window) & (distance > -self.window)
             if self.sinks:
                 near = near | (self._rank(b, k) < self.sinks)
+            if self.spares_globals and self.globals_ is not None:
+                near = near | _at(self.globals_, b, k)
             seen = seen & near
+        if self.blocks is not None:
+            place = query if self.slots is not None else self._rank(b, query)
+            size = self.blocks.size
+            seen = seen & self.blocks.joined(place // size, self._rank(b, k) // size)
         if self.documents is not None:
-            seen = seen & (self.documents[b, q] == self.documents[b, k])
+            seen = seen & (_at(self.documents, b, query) == _at(self.documents, b, k))
         if self.valid is not None:
-            seen = seen & self.valid[b, k]
+            seen = seen & _at(self.valid, b, k)
         return seen
 
     def index_of(self, b: Tensor, q: Tensor) -> Tensor:
@@ -68,19 +83,51 @@ class Mask:
         """Key index of key k of row b: k itself where keys stand in order."""
         return k if self.slots is None else self.slots[b, k]
 
-    def narrow(self, *, window: int | None, sinks: int = 0) -> "Mask":
-        """This mask with a window as well, but for the first `sinks` tokens of each document; a
-        window that hides nothing is left out."""
+    def narrow(
+        self,
+        *,
+        window: int | None = None,
+        sinks: int = 0,
+        spares_globals: bool = False,
+        blocks: BlockGraph | None = None,
+    ) -> "Mask":
+        """This mask with a window as well, but for the first `sinks` tokens of each document and,
+        if said so, global keys; and with blocks. What hides nothing is left out."""
+        mask = self
+        if blocks is not None and not blocks.joins_all(self.n_keys):
+            mask = dataclasses.replace(mask, blocks=blocks)
         if window is None or window >= self.n_keys or window == self.window:
-            return self
-        return dataclasses.replace(self, window=min(window, self.window or window), sinks=sinks)
+            return mask
+        return dataclasses.replace(
+            mask,
+            window=min(window, self.window or window),
+            sinks=sinks,
+            spares_globals=spares_globals,
+        )
+
+    def of(self, queries: Int[Tensor, "b m"] | int) -> "Mask":
+        """What some of the queries may see with neither window nor blocks: those at these places
+        of each row, or the first ones."""
+        index, n = self.q_index, queries
+        if isinstance(queries, Tensor):
+            n = queries.shape[1]
+            if isinstance(index, Tensor):
+                rows = max(len(index), len(queries))
+                index = index.expand(rows, -1).gather(1, queries.expand(rows, -1))
+            else:
+                index = queries + index
+        elif isinstance(index, Tensor):
+            index = index[:, :queries]
+        return dataclasses.replace(
+            self, n_queries=n, q_index=index, window=None, sinks=0, blocks=None, _memo={}
+        )
 
     @property
     def plain(self) -> str | None:
         """'causal' or 'full' where the kernel's own flag says it all; None where it does not."""
         if self.sees_all:
             return "full"
-        parts = (self.window, self.documents, self.valid, self.slots)
+        parts = (self.window, self.documents, self.valid, self.slots, self.blocks)
         if any(part is not None for part in parts):
             return None
         if not self.causal:
@@ -99,13 +146,14 @@ class Mask:
     @property
     def rows(self) -> int:
         """Rows that it tells apart: 1 where all are alike."""
-        carriers = (self.documents, self.valid, self.q_index, self.slots)
-        return next((x.shape[0] for x in carriers if isinstance(x, Tensor)), 1)
+        named = self.globals_ if self.spares_globals else None
+        carriers = (self.documents, self.valid, self.q_index, self.slots, named)
+        return max([1, *(x.shape[0] for x in carriers if isinstance(x, Tensor))])
 
     @property
     def key(self) -> tuple[Any, ...]:
         """What tells this mask from the others narrowed from the same one."""
-        return self.window, self.sinks
+        return self.window, self.sinks, self.spares_globals, self.blocks
 
     def memo(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """What `make` gives, made once for this mask and those narrowed to the same."""
@@ -147,7 +195,7 @@ class Mask:
         """How many tokens of its document (of its row) stand before key k of row b."""
         if self.slots is not None or (self.documents is None and self.valid is None):
             return self.key_of(b, k)
-        return self.ranks()[b, k]
+        return _at(self.ranks(), b, k)
 
     def ranks(self) -> Int[Tensor, "b k"]:
         """Number of tokens before each key in its document, padding left out."""
@@ -188,3 +236,8 @@ class Mask:
             queries.view(1, 1, -1, 1),
             keys.view(1, 1, 1, -1),
         )
+
+
+def _at(x: Tensor, b: Tensor, i: Tensor) -> Tensor:
+    """x[b, i], where a single row of x stands for all."""
+    return x[0][i] if x.shape[0] == 1 else x[b, i]

@@ -28,9 +28,10 @@ class RingCache(KVCache):
         *,
         window: int,
         sinks: int,
+        values: tuple[int, int] | None = None,
     ) -> None:
         self.window, self.sinks, self.size = window, sinks, window + sinks
-        super().__init__(batch, n_kv_heads, self.size, head_dim, device, dtype)
+        super().__init__(batch, n_kv_heads, self.size, head_dim, device, dtype, values=values)
         self.written = 0
         """Tokens that the longest row has ever held."""
 
@@ -55,9 +56,8 @@ class RingCache(KVCache):
         if mask.n_queries == 1:
             filled = min(mask.n_keys, self.size)
             slots = self.content(steps[:, 0])[:, :filled]
-            return replace(
-                mask, n_keys=filled, slots=slots, sees_all=isinstance(index, int), _memo={}
-            )
+            every = isinstance(index, int) and mask.blocks is None
+            return replace(mask, n_keys=filled, slots=slots, sees_all=every, _memo={})
         # Tokens before the chunk: those before its first one that is no padding.
         first = steps[:, 0] if isinstance(index, int) else index.amin(1)
         before = (first - 1).where(steps.amax(1) >= 0, -1)
@@ -75,8 +75,8 @@ class RingCache(KVCache):
         return torch.where(slot < self.sinks, slot.where(slot <= last, -1), ring)
 
     def update(
-        self, k: Float[Tensor, "b g t k"], v: Float[Tensor, "b g t k"], mask: Mask
-    ) -> tuple[Float[Tensor, "b g s k"], Float[Tensor, "b g s k"]]:
+        self, k: Float[Tensor, "b g t k"], v: Float[Tensor, "b w t v"], mask: Mask
+    ) -> tuple[Float[Tensor, "b g s k"], Float[Tensor, "b w s v"]]:
         """Write new keys and values; the keys that `shown` describes."""
         n = k.shape[2]
         keys, values = k.to(self.k.dtype), v.to(self.v.dtype)

@@ -114,6 +114,7 @@ def answer_logprobs(model: Any, batch: Batch) -> tuple[Float[Tensor, " b"], Aux]
         positions=batch.get("positions"),
         documents=batch.get("documents"),
         valid=batch.get("valid"),
+        globals=batch.get("globals"),
     )
     labels = batch["labels"]
     found = token_logprobs(output.states.flatten(0, 1), model.head.weight, labels.flatten())

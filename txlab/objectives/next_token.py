@@ -41,6 +41,7 @@ class NextToken(Objective):
             positions=batch.get("positions"),
             documents=batch.get("documents"),
             valid=batch.get("valid"),
+            globals=batch.get("globals"),
         )
         loss, nll = linear_ce_sum(
             output.states.flatten(0, 1),

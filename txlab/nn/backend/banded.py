@@ -139,7 +139,8 @@ def by_documents(
 
 def _alone(mask: Mask, n: int) -> Mask:
     """The mask of one of its documents, n tokens long."""
-    return Mask(n, n, causal=mask.causal).narrow(window=mask.window, sinks=mask.sinks)
+    alone = Mask(n, n, causal=mask.causal)
+    return alone.narrow(window=mask.window, sinks=mask.sinks, blocks=mask.blocks)
 
 
 def _document(q: Tensor, k: Tensor, v: Tensor, mask: Mask, size: int, how: How) -> Tensor:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from txlab.nn.blocks import BlockGraph
 from txlab.nn.mask import Mask
 
 
@@ -26,14 +27,24 @@ def bands(mask: Mask, size: int) -> Bands | None:
     traced and numbers would have to be read from tensors."""
     if mask.slots is not None:
         return None
-    measured = any(isinstance(x, Tensor) for x in (mask.q_index, mask.documents))
-    measured = measured or (mask.sinks > 0 and mask.valid is not None)
+    # A graph of blocks needs no tensor, but is no work for a tracer either.
+    measured = _reads(mask) or mask.blocks is not None
+    if mask.blocks is not None:
+        size = mask.blocks.size * max(1, FINE // mask.blocks.size)
     key = ("bands", size)
     if measured and torch.compiler.is_compiling() and not mask.known(key):
         return None
     return mask.memo(key, lambda: _cut(mask, size, measured))
 
 
+def _reads(mask: Mask) -> bool:
+    """Whether only the numbers of its tensors tell what a mask needs."""
+    tensors = isinstance(mask.q_index, Tensor) or mask.documents is not None
+    return tensors or mask.spares_globals or (mask.sinks > 0 and mask.valid is not None)
+
+
+FINE = 64
+"""Queries of a run under a mask of blocks, where these are no longer than that."""
 SHORT = 96
 """Mean length of documents below which a call for each costs more than it saves."""
 
@@ -44,7 +55,9 @@ def pieces(mask: Mask) -> tuple[tuple[int, ...], ...] | None:
     None where there are none, where they are short or mixed up, where padding stands between
     them, and while a graph is traced.
     """
-    if mask.documents is None or mask.slots is not None:
+    if mask.documents is None or mask.slots is not None or mask.spares_globals:
+        return None
+    if mask.n_queries != mask.n_keys or isinstance(mask.q_index, Tensor):
         return None
     if torch.compiler.is_compiling() and not mask.known(("pieces",)):
         return None
@@ -72,7 +85,8 @@ def _pieces(mask: Mask) -> tuple[tuple[int, ...], ...] | None:
 
 
 def _cut(mask: Mask, size: int, measured: bool) -> Bands:
-    firsts, lasts, starts, sinks = _measured(mask, size) if measured else _plain(mask, size)
+    numbers = _measured(mask, size) if _reads(mask) else _plain(mask, size)
+    firsts, lasts, starts, sinks = numbers
     n_blocks = -(-mask.n_keys // size)
     found = []
     for first, last, start in zip(firsts, lasts, starts, strict=True):
@@ -84,15 +98,20 @@ def _cut(mask: Mask, size: int, measured: bool) -> Bands:
             high = last + mask.window - 1
         low = min(max(low, start, 0), mask.n_keys - 1) // size
         high = min(max(high, low * size), mask.n_keys - 1) // size
-        far = [block for block in sinks if start // size <= block < low]
-        found.append((*far, *range(low, high + 1)))
+        before = [block for block in sinks if start // size <= block < low]
+        after = [] if mask.causal else [block for block in sinks if block > high]
+        found.append((*before, *range(low, high + 1), *after))
+    if mask.blocks is not None:
+        joined = linked(mask, mask.blocks, size)
+        pairs = zip(found, joined, strict=True)
+        found = [tuple(n for n in some if n in also) or some[:1] for some, also in pairs]
     share = sum(map(len, found)) / max(1, len(found) * n_blocks)
     return Bands(size, tuple(found), measured, share)
 
 
 Numbers = tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]
 """Of each run: lowest and highest key index of a query, lowest start of a document; blocks that
-hold a sink."""
+hold a sink or a global key."""
 
 
 def _plain(mask: Mask, size: int) -> Numbers:
@@ -106,7 +125,8 @@ def _plain(mask: Mask, size: int) -> Numbers:
 
 def _measured(mask: Mask, size: int) -> Numbers:
     """The same from the mask's tensors, brought to the host in one piece."""
-    carrier = next(x for x in (mask.q_index, mask.documents, mask.valid) if isinstance(x, Tensor))
+    tensors = (mask.q_index, mask.documents, mask.valid, mask.globals_)
+    carrier = next(x for x in tensors if isinstance(x, Tensor))
     index = mask.q_index
     if isinstance(index, int):
         index = torch.arange(index, index + mask.n_queries, device=carrier.device)[None]
@@ -116,13 +136,11 @@ def _measured(mask: Mask, size: int) -> Numbers:
     starts = torch.zeros_like(low)
     if mask.documents is not None:
         sorted_ = (mask.documents[:, 1:] >= mask.documents[:, :-1]).all()
-        starts = (_runs(mask.starts(), size, mask.n_keys).amin((0, 2)) * sorted_).to(low.dtype)
-    parts = [low, high, starts]
-    if mask.sinks:
-        ranked = mask.documents is not None or mask.valid is not None
-        rank = mask.ranks() if ranked else torch.arange(mask.n_keys, device=carrier.device)[None]
-        parts.append((_runs(rank, size, mask.n_keys).amin((0, 2)) < mask.sinks).long())
-    numbers = torch.cat(parts).tolist()
+        begun = mask.starts()
+        if isinstance(mask.q_index, Tensor):
+            begun = begun.expand(len(index), -1).gather(1, index)
+        starts = (_runs(begun, size, mask.n_keys).amin((0, 2)) * sorted_).to(low.dtype)
+    numbers = torch.cat([low, high, starts, _spared(mask, size, carrier.device)]).tolist()
     n = len(low)
     holds = numbers[3 * n :]
     return (
@@ -137,3 +155,44 @@ def _runs(x: Tensor, size: int, fill: int) -> Tensor:
     """x [b t] as [b n size], the last run filled up."""
     missing = -x.shape[1] % size
     return torch.nn.functional.pad(x, (0, missing), value=fill).unflatten(1, (-1, size))
+
+
+def _spared(mask: Mask, size: int, device: torch.device) -> Tensor:
+    """1 for each block of keys that holds a sink or a global key, else 0."""
+    spared = torch.zeros(1, mask.n_keys, dtype=torch.bool, device=device)
+    if mask.sinks:
+        ranked = mask.documents is not None or mask.valid is not None
+        rank = mask.ranks() if ranked else torch.arange(mask.n_keys, device=device)[None]
+        spared = rank < mask.sinks
+    if mask.spares_globals and mask.globals_ is not None:
+        spared = spared | mask.globals_
+    return _runs(spared.long(), size, 0).amax((0, 2))
+
+
+def linked(mask: Mask, graph: BlockGraph, size: int) -> list[set[int]]:
+    """For each run of queries, the blocks of `size` keys that its graph joins with one of them."""
+    if mask.documents is not None or mask.valid is not None or isinstance(mask.q_index, Tensor):
+        return _seen(mask, size)
+    there = -(-mask.n_keys // graph.size)
+    joined = [set(graph.earlier(i)) for i in range(there)]
+    if not mask.causal:
+        for i, some in enumerate(joined):
+            for j in [j for j in some if j < i]:
+                joined[j].add(i)
+    found = []
+    for begin in range(0, mask.n_queries, size):
+        first = mask.q_index + begin
+        last = mask.q_index + min(begin + size, mask.n_queries) - 1
+        some = set().union(*joined[first // graph.size : last // graph.size + 1])
+        found.append({j * graph.size // size for j in some})
+    return found
+
+
+def _seen(mask: Mask, size: int) -> list[set[int]]:
+    """The same for any mask, by looking at all pairs."""
+    carrier = next(x for x in (mask.valid, mask.documents, mask.q_index) if isinstance(x, Tensor))
+    keys = torch.arange(mask.n_keys, device=carrier.device)
+    queries = torch.arange(mask.n_queries, device=carrier.device).split(size)
+    each = [mask.part(run, keys).any(0)[0].any(0, keepdim=True).long() for run in queries]
+    table = torch.stack([_runs(x, size, 0).amax((0, 2)) for x in each]).tolist()
+    return [{n for n, seen in enumerate(row) if seen} for row in table]

@@ -26,6 +26,11 @@ def rotary(subject: Subject, **fields: Any) -> MixerProbe:
     return built
 
 
+def alike(subject: Subject) -> dict[str, Any]:
+    """Fields with which no token is special by its place in the row alone."""
+    return {"n_globals": 0} if subject.has("n_globals") else {}
+
+
 def influence(built: MixerProbe, length: int, mask: Mask | None = None) -> Tensor:
     """Whether output i depends on input j, bool [t t], by gradient."""
     x = built.inputs(1, length).requires_grad_()
@@ -127,7 +132,7 @@ def blind_rows_are_harmless(subject: Subject) -> None:
 @contract(ATTENTION)
 def permutation_equivariant(subject: Subject) -> None:
     """Without positions and causality, permuted tokens give permuted outputs."""
-    built = probe(subject)
+    built = probe(subject, **alike(subject))
     x = built.inputs(2, 8)
     order = torch.tensor([5, 0, 7, 2, 1, 6, 3, 4])
     mask = Mask(8, 8, causal=False)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from txlab.testing import tiny
 from txlab.testing.assertions import differ, expect, same
-from txlab.testing.contracts.attention import ATTENTION, influence, rotary
+from txlab.testing.contracts.attention import ATTENTION, alike, influence, rotary
 from txlab.testing.harness import Subject, contract
 from txlab.testing.probes import MixerProbe
 
@@ -26,7 +26,7 @@ def seen_from(keys: list[int]) -> str:
 @contract(ATTENTION, when=windowed)
 def window_in_prefill(subject: Subject) -> None:
     """With window=3, row i of a full forward pass sees exactly keys i-2, i-1 and i."""
-    seen = influence(rotary(subject, window=W), 9)
+    seen = influence(rotary(subject, window=W, **alike(subject)), 9)
     for i in range(9):
         found, wanted = seen[i].nonzero().flatten().tolist(), list(range(max(0, i - W + 1), i + 1))
         expect(found == wanted, f"row {i} sees {seen_from(found)}, expected {seen_from(wanted)}")
@@ -35,7 +35,7 @@ def window_in_prefill(subject: Subject) -> None:
 @contract(ATTENTION, when=windowed)
 def window_in_decoding(subject: Subject) -> None:
     """With window=3, a token decoded on the cache sees exactly itself and the two before it."""
-    built = rotary(subject, window=W)
+    built = rotary(subject, window=W, **alike(subject))
     # Row i of the batch has token i changed, the last row none.
     x = built.inputs(1, 9).expand(10, -1, -1).clone()
     x[torch.arange(9), torch.arange(9)] += 1.0
@@ -63,7 +63,7 @@ def window_through_layers(subject: Subject) -> None:
         reach = n_layers * (W - 1)
         model = tiny.model(
             replace(tiny.DIMS, n_layers=n_layers),
-            attn=subject.config(window=W),
+            attn=subject.config(window=W, **alike(subject)),
         )
         tokens = tiny.tokens(1, 9)
         for cached in (False, True):
