@@ -115,12 +115,13 @@ def _modified(mask: Mask, score: Score | None, softcap: float | None) -> Any:
     """What the kernel does to each product of a query and a key; None: nothing."""
     if score is None and softcap is None:
         return None
+    rows = mask.rows
 
     def modified(value: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         if softcap is not None:
             value = softcap * torch.tanh(value / softcap)
         if score is not None:
-            row = b if mask.rows > 1 else b * 0
+            row = b if rows > 1 else b * 0
             value = value + score(h, mask.index_of(row, q), mask.key_of(row, k))
         return value
 
