@@ -9,7 +9,7 @@ from txlab.models.decoder import Decoder
 from txlab.models.hf.config import ACTIVATIONS, config_of
 from txlab.models.hf.rotary import rope_facts, write_rope
 from txlab.models.hf.weights import blank
-from txlab.nn.attention import GQA, MHA, MQA, SoftmaxAttention, attention
+from txlab.nn.attention import GQA, MHA, MQA, SWA, SoftmaxAttention, attention
 from txlab.nn.ffn import MLP
 from txlab.nn.init import init
 from txlab.nn.pattern import layer_configs
@@ -83,12 +83,14 @@ def _layers(config: Decoder.Config) -> list[Any]:
 
 
 def _attn(entry: Any, dims: Any) -> dict[str, Any]:
-    """The fields of a layer's attention; the three options differ by their key/value heads only."""
+    """The fields of a layer's attention; these options differ by key heads and window only."""
     found = {key: value for key, value in dataclasses.asdict(entry).items() if key != "dropout"}
     cls = attention.option_of(entry).cls
-    if cls in (MHA, MQA, GQA):
+    if cls in (MHA, MQA, GQA, SWA):
         assert issubclass(cls, SoftmaxAttention)
         found |= {"name": "gqa", "n_kv_heads": cls.kv_heads(entry, dims)}
+        if isinstance(entry, SWA.Config):
+            found["window"] = SWA.width(entry, dims)
         if not found["qk_norm"]:
             found.pop("qk_norm_eps")
     return found

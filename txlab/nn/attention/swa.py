@@ -26,5 +26,9 @@ class SWA(GQA):
             return True
 
     def __init__(self, config: Config, dims: Dims) -> None:
-        window = max(1, dims.context // 2) if config.window is None else config.window
-        super().__init__(replace(config, window=window), dims)
+        super().__init__(replace(config, window=self.width(config, dims)), dims)
+
+    @staticmethod
+    def width(config: Config, dims: Dims) -> int:
+        """The window: half the context where the config leaves it open."""
+        return max(1, dims.context // 2) if config.window is None else config.window
