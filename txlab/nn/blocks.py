@@ -31,13 +31,16 @@ class BlockGraph:
 
     def joined(self, i: Int[Tensor, "..."], j: Int[Tensor, "..."]) -> Bool[Tensor, "..."]:
         """Whether blocks i and j are joined; any broadcastable numbers of blocks."""
-        late, early = torch.maximum(i, j), torch.minimum(i, j)
-        found = (late - early < self.n_window) | (early < self.n_global)
+        found = ((i - j).abs() < self.n_window) | (torch.minimum(i, j) < self.n_global)
         for turn in range(self.n_random):
-            first, size = self._stratum(late, turn)
-            drawn = first + self._hash(late, turn) % size.clamp(min=1)
-            found = found | ((drawn == early) & (size > 0))
+            # A draw is a matter of one block; only the comparison is one of pairs.
+            found = found | (self._drawn(i, turn) == j) | (self._drawn(j, turn) == i)
         return found
+
+    def _drawn(self, i: Int[Tensor, "..."], turn: int) -> Int[Tensor, "..."]:
+        """The earlier block that block i draws in that turn; -2: none."""
+        first, size = self._stratum(i, turn)
+        return (first + self._hash(i, turn) % size.clamp(min=1)).where(size > 0, -2)
 
     def earlier(self, i: int) -> list[int]:
         """Numbers of the blocks up to i that are joined to block i, in order."""
