@@ -14,6 +14,7 @@ from txlab.nn.backend import SDPA
 from txlab.nn.cache import KVCache
 from txlab.nn.mask import Mask
 from txlab.nn.position import ALiBi, RoPE
+from txlab.nn.ring import RingCache
 from txlab.testing import tiny
 from txlab.testing.probes import MixerProbe
 
@@ -135,6 +136,7 @@ def test_a_window_is_kept_on_the_cache() -> None:
     with torch.no_grad():
         found = torch.cat([built.step(part, cache) for part in x.split((3, 1, 3), 1)], 1)
         torch.testing.assert_close(found, built(x))
+        assert isinstance(cache.layers[0], RingCache)
         assert not torch.allclose(found, built(x, mask=Mask(T, T, causal=False)), atol=1e-3)
 
 

@@ -11,6 +11,7 @@ from txlab.nn.cache import KVCache
 from txlab.nn.mask import Mask
 from txlab.nn.pattern import Pattern
 from txlab.nn.position import RoPE, position
+from txlab.nn.ring import RingCache
 from txlab.testing import tiny
 from txlab.testing.probes import MixerProbe
 
@@ -131,4 +132,7 @@ def test_a_window_bounds_both_forms() -> None:
     cache = built.new_cache(1, 8, x)
     found = torch.cat([built.step(part, cache) for part in x.split(1, 1)], 1)
     torch.testing.assert_close(found, expected)
+    ring = cache.layers[0]
+    assert isinstance(ring, RingCache)
+    assert (ring.k.shape[2], ring.v.numel()) == (4, 0)
     assert built(x, mask=Mask(8, 8, causal=False)).isfinite().all()

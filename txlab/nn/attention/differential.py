@@ -14,7 +14,7 @@ from txlab.nn.attention.mixer import attention
 from txlab.nn.attention.softmax import SoftmaxAttention
 from txlab.nn.cache import KVCache, LayerCache
 from txlab.nn.context import Context
-from txlab.nn.mask import Score
+from txlab.nn.mask import Mask, Score
 from txlab.nn.norm.rmsnorm import RMSNorm
 
 
@@ -109,12 +109,9 @@ class DifferentialAttention(SoftmaxAttention):
         for name in LAMBDAS:
             nn.init.normal_(self.get_parameter(name), std=0.1)
 
-    def new_cache(
-        self, batch: int, length: int, device: torch.device, dtype: torch.dtype
-    ) -> LayerCache:
+    def stored(self) -> tuple[tuple[int, int], tuple[int, int]]:
         n = self.k.out_features // self.width
-        values = n // 2, 2 * self.width
-        return KVCache(batch, n, length, self.width, device, dtype, values=values)
+        return (n, self.width), (n // 2, 2 * self.width)
 
     def forward(
         self, x: Float[Tensor, "b t d"], ctx: Context, cache: LayerCache | None = None
@@ -127,15 +124,35 @@ class DifferentialAttention(SoftmaxAttention):
         mask = self.narrow(ctx.mask)
         if cache is not None:
             assert isinstance(cache, KVCache)
+            shown = cache.shown(mask)
             k, v = cache.update(k, v, mask)
+            mask = shown
         # All first maps, then all second ones: query head i of either reads its key head i // n.
         score = None
         if ctx.position.scores:
             score = MapScore(ctx.position.score, q.shape[1] // 2, 2 if self.paired else 1)
-        y = self.attend(q, k, v.repeat(1, 2, 1, 1), mask, ctx, score=score)
-        first, second = y.chunk(2, 1)
-        y = self.head_norm(first - self.strength().to(y.dtype) * second)
+        plain = score is None and self.sink_logit is None
+        if cache is not None and x.shape[1] == 1 and plain:
+            first, second = self._in_place(q, k, v, mask, ctx)
+        else:
+            y = self.attend(q, k, v.repeat(1, 2, 1, 1), mask, ctx, score=score)
+            first, second = y.chunk(2, 1)
+        y = self.head_norm(first - self.strength().to(first.dtype) * second)
         return self.out(y * (1 - self.lambda_init), x)
+
+    def _in_place(
+        self,
+        q: Float[Tensor, "b h t k"],
+        k: Float[Tensor, "b g s k"],
+        v: Float[Tensor, "b w s v"],
+        mask: Mask,
+        ctx: Context,
+    ) -> list[Float[Tensor, "b n t v"]]:
+        """Both maps' outputs, on views of the cache: for one token, copies of it cost the most."""
+        return [
+            torch.cat([self.attend(a, b, half, mask, ctx) for half in v.chunk(2, -1)], -1)
+            for a, b in zip(q.chunk(2, 1), k.chunk(2, 1), strict=True)
+        ]
 
     def strength(self) -> Float[Tensor, ""]:
         """lambda, in float32."""

@@ -74,10 +74,8 @@ class MLA(SoftmaxAttention):
         self.q_norm = _norm(self.nope_dim, eps, dims) if config.qk_norm else None
         self.k_norm = _norm(self.nope_dim, eps, dims) if config.qk_norm else None
 
-    def new_cache(
-        self, batch: int, length: int, device: torch.device, dtype: torch.dtype
-    ) -> LayerCache:
-        return KVCache(batch, 1, length, self.kv_rank + self.rope_dim, device, dtype, values=(1, 0))
+    def stored(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        return (1, self.kv_rank + self.rope_dim), (1, 0)
 
     def forward(
         self, x: Float[Tensor, "b t d"], ctx: Context, cache: LayerCache | None = None
@@ -92,7 +90,9 @@ class MLA(SoftmaxAttention):
         if cache is not None:
             assert isinstance(cache, KVCache)
             new = torch.cat((latent, k_rope), -1)
+            shown = cache.shown(mask)
             stored, _ = cache.update(new, new[..., :0], mask)
+            mask = shown
             if self.absorbs(x.shape[1]):
                 w = self.k.weight.unflatten(0, (self.n_heads, -1))
                 q = torch.cat((torch.einsum("bhtn,hnr->bhtr", q_own, w), q_rope), -1)

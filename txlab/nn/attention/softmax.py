@@ -113,10 +113,17 @@ class SoftmaxAttention(Mixer):
     def new_cache(
         self, batch: int, length: int, device: torch.device, dtype: torch.dtype
     ) -> LayerCache:
-        heads, width, window, sinks = self.n_kv_heads, self.head_dim, self.window, self.sinks
+        (heads, width), values = self.stored()
+        window, sinks = self.window, self.sinks
         if window is None or window + sinks >= length:
-            return KVCache(batch, heads, length, width, device, dtype)
-        return RingCache(batch, heads, width, device, dtype, window=window, sinks=sinks)
+            return KVCache(batch, heads, length, width, device, dtype, values=values)
+        return RingCache(
+            batch, heads, width, device, dtype, window=window, sinks=sinks, values=values
+        )
+
+    def stored(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Heads and channels of the keys that are cached, and of the values."""
+        return (self.n_kv_heads, self.head_dim), (self.n_kv_heads, self.head_dim)
 
     def forward(
         self, x: Float[Tensor, "b t d"], ctx: Context, cache: LayerCache | None = None
