@@ -142,7 +142,7 @@ def total_steps(config: "Config", data: "Data") -> int:
     if train.steps is not None:
         return train.steps
     if train.tokens is not None:
-        return math.ceil(train.tokens / (size * config.model.context))
+        return math.ceil(train.tokens / (size * data.row_tokens))
     return math.ceil((train.epochs or 1) * len(data.train) / size)
 
 
@@ -171,7 +171,7 @@ def training_module(
         seed=config.seed,
         token_bytes=data.tokenizer.token_bytes(),
         validates=len(data.val) > 0,
-        flops_per_token=train_flops(model, config.model.context),
+        flops_per_token=train_flops(model, round(data.sequence)),
     )
 
 
@@ -244,8 +244,9 @@ def begin(
 
     if not trainer.is_global_zero:
         return
-    size, context = config.data.batch_size * data.train.lines, config.model.context
-    for line in introduction(place, module, data.facts, rows=size, context=context):
+    size = config.data.batch_size
+    batch = (size * data.train.lines, config.model.context, size * data.row_tokens)
+    for line in introduction(place, module, data.facts, batch):
         print(line, flush=True)
     write_first(place, saved_text(config))
     trainer.loggers = make_loggers(config.logger, place.path, print)

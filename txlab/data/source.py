@@ -102,6 +102,16 @@ class Data:
         return []
 
     @property
+    def row_tokens(self) -> float:
+        """Tokens in a training row, padding left out; a mean."""
+        return self.context
+
+    @property
+    def sequence(self) -> float:
+        """Tokens that may see each other in training; a mean."""
+        return self.context
+
+    @property
     def marked(self) -> bool:
         """Whether each of those has one right answer, so that the share of right ones counts."""
         return False

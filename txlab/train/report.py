@@ -113,9 +113,12 @@ def _points(rows: list[Row], column: str) -> tuple[list[float], list[float]]:
 
 
 def introduction(
-    place: Place, module: TrainModule, facts: dict[str, Any], *, rows: int, context: int
+    place: Place, module: TrainModule, facts: dict[str, Any], batch: tuple[int, int, float]
 ) -> list[str]:
-    """What is about to happen, in a few lines."""
+    """What is about to happen, in a few lines; `batch`: its rows, their width, tokens in it."""
+    rows, context, tokens = batch
+    full = tokens == rows * context
+    size = f"x {context} = {tokens:,.0f}" if full else f"rows, about {tokens:,.0f}"
     start, total = module.counters.step, module.total_steps
     known = ("source", "documents", "train_tokens", "val_tokens", "vocab_size", "sha256")
     said = [f"{key} {_plain(facts[key])}" for key in known if key in facts]
@@ -124,7 +127,7 @@ def introduction(
         f"run folder  {place.path}",
         f"data        {', '.join(said)}",
         f"model       {parameter_count(module.model):,} parameters{mixed}",
-        f"plan        {total:,} steps of {rows} x {context} = {rows * context:,} tokens",
+        f"plan        {total:,} steps of {rows} {size} tokens",
     ]
     adapter = adapter_of(module.model)
     if adapter is not None:

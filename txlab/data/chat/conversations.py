@@ -185,6 +185,14 @@ class Conversations(Data):
         return self._made_up or self.config.n_asked is not None
 
     @property
+    def row_tokens(self) -> float:
+        return self.facts["train_tokens"] / self.facts["train_rows"]
+
+    @property
+    def sequence(self) -> float:
+        return self.facts["train_tokens"] / self.facts["train_items"]
+
+    @property
     def _made_up(self) -> bool:
         return self.config.path is None
 

@@ -51,6 +51,10 @@ class Pairs(Conversations):
                 tokens.add(ids)
                 tokens.end()
 
+    @property
+    def sequence(self) -> float:
+        return super().sequence / 2  # an item is two sequences, each with the prompt
+
     def _parts_of(self, item: Item) -> list[list[int]]:
         """Ids of the prompt and of either answer with its end token."""
         prompts, answers = [], []
