@@ -44,7 +44,8 @@ KEYS = {
     "": "seed run_dir resume ckpt plugins trainer logger callbacks",
     "model": "dim n_layers n_heads head_dim context vocab_size tie_embeddings dropout init_from",
     "model.pattern": "attn ffn pos",
-    "model.attn": "n_kv_heads window sinks softcap qk_norm gate sink_logit n_globals block n_random",
+    "model.attn": "n_kv_heads window sinks softcap qk_norm gate sink_logit n_globals block "
+    "n_random",
     "model.pos": "theta partial scaling factor original_context",
     "model.ffn": "hidden activation n_experts top_k",
     "model.norm": "eps",

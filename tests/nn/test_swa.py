@@ -126,9 +126,7 @@ def test_a_gate_multiplies_the_heads_by_the_sigmoid_of_a_projection() -> None:
 def test_mask_04_packed_documents_do_not_see_each_other_through_window_and_sinks(pos: str) -> None:
     choices = {"pos": ALiBi.Config()} if pos == "alibi" else {}
     for kind in ("math", "sdpa", "banded", "auto"):
-        decoder = model(
-            attn=SWA.Config(window=3, sinks=1), backend=backend.config(kind), **choices
-        )
+        decoder = model(attn=SWA.Config(window=3, sinks=1), backend=backend.config(kind), **choices)
         ids, documents = tokens(1, 12), (torch.arange(12) >= 5).long()[None]
         positions = torch.where(documents == 0, torch.arange(12), torch.arange(12) - 5)
         found = decoder(ids, documents=documents, positions=positions).states
