@@ -105,5 +105,5 @@ def test_a_stack_names_its_layers_by_number() -> None:
     )
     assert "0.attn.q.weight" in stack.state_dict()
     x = floats(1, 4, 32)
-    mask, positions = decoder._frame(tokens(1, 4), None, None, None)
+    mask, positions = decoder._frame(tokens(1, 4), None, None, None, None)
     assert stack(x, mask, positions)[0].shape == x.shape
