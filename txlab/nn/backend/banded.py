@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch._compile import _disable_dynamo
 
 from txlab.core.config import Dims
 from txlab.nn.backend.backend import Backend, backend
@@ -173,7 +174,8 @@ def _dense(
     return softmax_attention(q, k, v, seen, softcap=how.softcap, **rest)
 
 
-_outside: Any = torch.compiler.disable
+# torch's own lazy form: torch.compiler.disable imports the whole compiler, a second at every start.
+_outside: Any = _disable_dynamo
 runs_outside: Callable[..., Tensor] = _outside(by_runs)
 apart_outside: Callable[..., Tensor] = _outside(by_documents)
 
