@@ -51,7 +51,8 @@ def test_lent_options_leave_nothing_behind() -> None:
         assert subject.config().name == "mine"
         assert [str(s) for s in subject.switched()] == [
             "model.attn=mine",
-            "model.attn=mine,qk_norm=true,qkv_bias=true,out_bias=true,wide=true",
+            "model.attn=mine,sink_logit=true,gate=true,qk_norm=true,qkv_bias=true,out_bias=true,"
+            "wide=true",
         ]
     assert "mine" not in attention.options
     assert Mine.Config is own

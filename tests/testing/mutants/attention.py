@@ -93,7 +93,7 @@ class DetachesQueries(MHA):
             del self.q.forward
 
 
-@caught_by("backends_agree", "auto, causal mask")
+@caught_by("backends_agree", "sdpa, causal mask")
 class ScalesByBackend(MHA):
     """Another scale on every backend but the reference."""
 

@@ -26,8 +26,7 @@ def built_with_sinks(subject: Subject) -> Any:
 
 @contract(ATTENTION, when=sinking)
 def sinks_stay_in_sight(subject: Subject) -> None:
-    """With window=2 and sinks=2 a row sees itself, its neighbour and the first two tokens of its
-    document."""
+    """With window=2 and sinks=2 a row sees two tokens and the first two of its document."""
     built = built_with_sinks(subject)
     documents = (torch.arange(9) >= 4).long()[None]
     for what, mask, start in (
