@@ -96,7 +96,7 @@ def test_an_installed_option_is_one_like_any_other(installed: Path, tmp_path: Pa
         [installed],
     )
     listed, shown, helped, completed, recipe, train, generated, checked = said
-    assert "mine  Multi-head attention with a gate on its output" in listed
+    assert "mine Multi-head attention with a gate on its output" in " ".join(listed.split())
     assert "[txlab-mine 0.3]" in listed
     assert "from:   txlab-mine 0.3" in shown
     assert "model.attn.gate_bias=1.0  (float)\n      Bias of the gate at the start" in shown

@@ -72,7 +72,11 @@ class Stack(nn.ModuleList):
             needs = mixer.features | ({"score"} if plan.position.scores else frozenset())
             needs |= frozenset() if cross is None else cross.features
             turned = self._scheme(plan.position, mixer.rotary_dim)
-            self.groups.append(self._group(turned, backend.pick(needs)))
+            try:
+                self.groups.append(self._group(turned, backend.pick(needs)))
+            except RequestError as error:
+                who = f"model.attn={plan.attn.name} with model.pos={plan.position.name}"
+                raise RequestError(f"{who}: {error}") from error
 
     def forward(
         self,

@@ -4,6 +4,7 @@ import pytest
 
 from txlab.core.errors import RequestError
 from txlab.core.hydra import compose, prepare
+from txlab.core.hydra.keys import owners_of
 
 REFUSED = [
     ("model.attn=gqx", "unknown option 'gqx' of model.attn. Did you mean gqa? There are:"),
@@ -99,8 +100,12 @@ def test_a_field_of_another_option_names_its_owners():
     with pytest.raises(RequestError) as error:
         compose(["model.attn=mha", "model.attn.n_kv_heads=2"])
     assert str(error.value) == (
-        "model.attn.n_kv_heads is no field of the chosen model.attn; it belongs to model.attn=gqa."
+        "model.attn.n_kv_heads is no field of the chosen model.attn; it belongs to "
+        + ", ".join(owners_of("model.attn.n_kv_heads"))
+        + "."
     )
+    assert "model.attn=gqa" in str(error.value)
+    assert "model.attn=mha" not in str(error.value)
 
 
 def test_recipes_come_first_then_presets_then_the_rest():
