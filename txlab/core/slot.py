@@ -5,6 +5,7 @@ import difflib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -65,7 +66,7 @@ class Slot(Generic[T]):
             config = _own_config(cls, name)
             node = _Lazy(config, self.path, name, f"{origin}: {cls.__name__}", cls.__module__)
             if not cls.__module__.startswith("txlab."):
-                node.made()  # a stranger's mistake is told where it was made; ours, by tests
+                _ = node.made  # a stranger's mistake is told where it was made; ours, by tests
             cls.Config = config
             option = Option(name, cls, config, cls.__module__, origin)
             self._options[name] = self._by_config[config] = option
@@ -177,6 +178,7 @@ class _Lazy(ConfigNode):
         self.config = config
         self.who = who
 
+    @cached_property
     def made(self) -> DictConfig:
         """The typed node; TypeError where the config has a type that OmegaConf cannot hold."""
         try:
@@ -186,7 +188,7 @@ class _Lazy(ConfigNode):
             raise TypeError(f"{self.who}.Config cannot be typed: {text}") from error
 
     def __copy__(self) -> ConfigNode:
-        return ConfigNode(self.name, self.made(), self.group, self.package, self.provider)
+        return ConfigNode(self.name, self.made, self.group, self.package, self.provider)
 
 
 def blank(config: type, path: str) -> DictConfig:
