@@ -31,11 +31,12 @@ SAMPLE = 512
 
 
 def shares(model: nn.Module) -> dict[Tensor, float]:
-    """Share of the tokens that each parameter meets: below 1 in experts that tokens choose."""
+    """Share of the tokens that each parameter meets: below 1 in experts that tokens choose and
+    in what only global tokens go through."""
     found: dict[Tensor, float] = dict.fromkeys(model.parameters(), 1.0)
-    for ffn in (m for m in model.modules() if isinstance(m, FFN)):
-        for name, share in ffn.active.items():
-            found |= dict.fromkeys(ffn.get_submodule(name).parameters(), share)
+    for part in (m for m in model.modules() if isinstance(m, FFN | Mixer)):
+        for name, share in part.active.items():
+            found |= dict.fromkeys(part.get_submodule(name).parameters(), share)
     return found
 
 

@@ -49,6 +49,10 @@ class Longformer(MHA):
         window = max(1, dims.context // 2) if config.window is None else config.window
         super().__init__(replace(config, window=window), dims)
         self.n_globals = config.n_globals
+        if config.global_projections:
+            # Of a whole context in one document, causal; a batch may name others.
+            share = min(1.0, config.n_globals / dims.context)
+            self.active = dict.fromkeys(("q_global", "k_global", "v_global"), share)
 
     def make_linears(self, config: Config, dims: Dims) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().make_linears(config, dims)

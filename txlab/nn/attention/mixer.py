@@ -1,6 +1,8 @@
 """The slot of token mixers: whatever stands between a block's norm and its residual addition."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar
 
 import torch
@@ -28,6 +30,9 @@ class Mixer(nn.Module):
 
     attends: ClassVar[bool] = True
     """Whether `ctx.backend` computes it; where not, no mask is lowered for it."""
+
+    active: Mapping[str, float] = MappingProxyType({})
+    """Share of the tokens that the parts of these names work on, where that is not all of them."""
 
     def __init__(self, config: Config, dims: Dims) -> None:
         super().__init__()
