@@ -122,18 +122,22 @@ def test_runs_started_in_the_same_second_have_their_own_folders(tmp_path: Path):
     assert len(list(tmp_path.glob("runs/*/summary.json"))) == 4
 
 
-def test_help_and_list_take_little_longer_than_torch(tmp_path: Path):
-    """User time, the best of two, since others share the machine."""
+HEAVY = (
+    *("torch._dynamo", "torch._inductor", "lightning", "peft", "datasets", "torchmetrics"),
+    *("matplotlib", "wandb", "transformers"),
+)
 
-    def seconds(*command: str) -> float:
-        best = float("inf")
-        for _ in range(2):
-            before = os.times().children_user
-            environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-            subprocess.run([sys.executable, *command], env=environment, capture_output=True)
-            best = min(best, os.times().children_user - before)
-        return best
 
-    torch = seconds("-c", "import torch")
-    assert seconds("-m", "txlab", "--help") < 1.5 * torch
-    assert seconds("-m", "txlab", "list") < 1.5 * torch
+@pytest.mark.parametrize("words", [["--help"], ["list"], []])
+def test_what_only_tells_imports_nothing_heavy(words: list[str], tmp_path: Path):
+    """How long it takes beside `import torch` stands in benchmarks/RESULTS.md: noise is large."""
+    code = (
+        "import sys; from txlab.__main__ import main; "
+        f"sys.argv = ['txlab', *{words!r}]; main(); "
+        f"print('heavy:', [m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1] == "heavy: []", done.stderr
