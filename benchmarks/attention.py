@@ -9,8 +9,7 @@ row to ROWS to see another option.
 """
 
 import argparse
-import statistics
-import time
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.interleaved import Make, table
 from txlab.core.config import Dims
 from txlab.nn.attention import SoftmaxAttention, attention
 from txlab.nn.backend import backend
@@ -100,24 +100,11 @@ def main() -> None:
     parser.add_argument("--layer", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-    names = args.rows.split(",")
-    print(f"{'row':16s}" + "".join(f"{'T=' + n:>18s}" for n in args.lengths.split(",")))
-    cells: dict[str, list[str]] = {name: [] for name in names}
-    for length in map(int, args.lengths.split(",")):
-        steps = {name: step_of(ROWS[name], length, layer=args.layer) for name in names}
-        times: dict[str, list[float]] = {name: [] for name in names}
-        for turn in range(args.rounds + 1):
-            for name, step in steps.items():
-                begin = time.perf_counter()
-                step()
-                if turn:  # the first round warms up
-                    times[name].append(time.perf_counter() - begin)
-        medians = {name: statistics.median(found) for name, found in times.items()}
-        for name, seconds in medians.items():
-            share = seconds / medians[names[0]]
-            cells[name].append(f"{seconds * 1e3:9.1f} ms {share:4.2f}x")
-    for name, found in cells.items():
-        print(f"{name:16s}" + "".join(f"{cell:>18s}" for cell in found))
+    rows: dict[str, Make] = {
+        name: functools.partial(step_of, ROWS[name], layer=args.layer)
+        for name in args.rows.split(",")
+    }
+    table(rows, [int(n) for n in args.lengths.split(",")], args.rounds, width=16)
 
 
 if __name__ == "__main__":

@@ -9,14 +9,13 @@ interleaved, the figures are medians; `share` is that of the first row at the sa
 """
 
 import argparse
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from benchmarks.interleaved import Make, table
 from txlab.core.config import Dims
 from txlab.nn.attention import attention
 from txlab.nn.backend import backend
@@ -108,7 +107,7 @@ def bigbird(length: int) -> Callable[[], None]:
     return step
 
 
-ROWS: dict[str, Callable[[int], Callable[[], None]]] = {
+ROWS: dict[str, Make] = {
     "full, causal": lambda n: ours("mha", n, causal=True),
     "full, both ways": lambda n: ours("mha", n, causal=False),
     "longformer, causal": lambda n: ours("longformer", n, causal=True),
@@ -128,23 +127,8 @@ def main() -> None:
     args = parser.parse_args()
     words = [word for word in args.rows.split(",") if word]
     names = [name for name in ROWS if not words or any(word in name for word in words)]
-    print(f"{'row':26s}" + "".join(f"{'T=' + n:>20s}" for n in args.lengths.split(",")))
-    cells: dict[str, list[str]] = {name: [] for name in names}
-    for length in map(int, args.lengths.split(",")):
-        steps = {name: ROWS[name](length) for name in names}
-        times: dict[str, list[float]] = {name: [] for name in names}
-        for turn in range(args.rounds + 1):
-            for name, step in steps.items():
-                begin = time.perf_counter()
-                step()
-                if turn:  # the first round warms up
-                    times[name].append(time.perf_counter() - begin)
-        medians = {name: statistics.median(found) for name, found in times.items()}
-        for name, seconds in medians.items():
-            share = seconds / medians[names[0]]
-            cells[name].append(f"{seconds * 1e3:11.1f} ms {share:4.2f}x")
-    for name, found in cells.items():
-        print(f"{name:26s}" + "".join(f"{cell:>20s}" for cell in found))
+    rows = {name: ROWS[name] for name in names}
+    table(rows, [int(n) for n in args.lengths.split(",")], args.rounds, width=26)
 
 
 if __name__ == "__main__":
