@@ -41,7 +41,8 @@ def everything(words: Sequence[str]) -> None:
     from txlab.core.hydra.overrides import split_flags
     from txlab.core.slot import SLOTS
 
-    tree = composed(split_flags(words)[1])
+    with registry.uncollected():
+        tree = composed(split_flags(words)[1])
     groups = {path: list(slot.options) for path, slot in SLOTS.items()}
     groups |= {group: list(registry.entries(group)) for group in keys.GROUPS}
     print(_HEAD)

@@ -1,6 +1,5 @@
 """Train: Hydra composes the run, its flags (--cfg job, -m, -sc ...) are stock."""
 
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -26,9 +25,6 @@ def main(words: Sequence[str]) -> int:
     """Hand the normalised words to Hydra, which runs `job`; once a run in a sweep."""
     global _failure
     completing = any(word in _QUERIES for word in words)
-    helping = any(word in ("-h", "--help") for word in words)
-    if helping:
-        gc.disable()  # a hundred thousand nodes are made and all are kept: looking costs a tenth
     if completing:
         from txlab.commands.overview import bash_completion
         from txlab.core.hydra import registry
@@ -40,7 +36,7 @@ def main(words: Sequence[str]) -> int:
     else:
         sweeps = any(word in ("-m", "--multirun", "hydra.mode=MULTIRUN") for word in words)
         words = prepare(words, multirun=sweeps)
-    if helping:
+    if any(word in ("-h", "--help") for word in words):
         from txlab.commands.overview import everything
 
         everything(words)

@@ -1,6 +1,8 @@
 """What Hydra may choose from: the typed root, every option, every recipe."""
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -44,12 +46,18 @@ class Recipe:
 @cache
 def ready() -> None:
     """Make every slot, option and recipe known; done once a process."""
-    # A million objects are made here and hardly one dies: looking for garbage among them costs a
-    # tenth of the start.
+    with uncollected():
+        _discover()
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No search for garbage inside: a million nodes of configs are made and hardly one dies, and
+    looking for the dead among them costs a tenth of the start."""
     collects = gc.isenabled()
     gc.disable()
     try:
-        _discover()
+        yield
     finally:
         if collects:
             gc.enable()
