@@ -40,16 +40,25 @@ def test_all_ends_with_what_was_spared_and_how_much_was_checked(
 ) -> None:
     import txlab.testing
     from txlab.testing import subjects
+    from txlab.testing.harness import checks_of
 
     few = subjects(["schedule"]) + subjects(options=["model.pos=none"])
     monkeypatch.setattr(txlab.testing, "subjects", lambda: few)
     assert dispatch(["check", "all"]) == 0
-    *_, heading, first, second, last = capsys.readouterr().out.splitlines()
+    out = capsys.readouterr().out.splitlines()
+    *_, heading, first, second, counted, last = out
     assert heading == "exempt:"
-    assert "1 x tells_order: " in first + second
-    n = len({str(subject.option.name) for subject in few})
-    assert last.startswith(f"{n} options, ")
-    assert last.endswith(" 0 failed, 2 exempt")
+    assert all(line.endswith(" (model.pos=none)") for line in (first, second))
+    assert any(line.startswith("  tells_order: ") for line in (first, second))
+    assert [line for line in out if line.startswith("[")] == [
+        f"[{i}/{len(few)}] {subject}" for i, subject in enumerate(few, 1)
+    ]
+    n = len({subject.option.name for subject in few})
+    kinds = len({check.name for subject in few for check in checks_of(subject)})
+    turned = f"{len(few) - n} of them again with their switches turned"
+    assert counted.startswith(f"{n} options, {turned}; {kinds} checks; ")
+    cells = sum(len(checks_of(subject)) for subject in few)
+    assert last == f"{cells} cells of option x check: {cells - 2} passed, 0 failed, 2 exempt"
 
 
 def test_classes_that_nobody_registered(

@@ -8,6 +8,7 @@ python -m txlab check all
 import importlib
 import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,38 +33,48 @@ def main(words: list[str]) -> int:
     registry.ready()
     from txlab.testing.harness import Status, verdicts
 
+    every, begin = targets[0] == "all", time.monotonic()
     counts: Counter[Status] = Counter()
     options: set[str] = set()
-    spared: Counter[tuple[str, str]] = Counter()
+    kinds: set[str] = set()
+    spared: dict[tuple[str, str], list[str]] = {}
     broken: list[str] = []
     with _chosen(targets[0]) as chosen:
-        for subject in chosen:
-            print(subject)
+        for number, subject in enumerate(chosen, 1):
+            print(f"[{number}/{len(chosen)}] {subject}" if every else subject, flush=True)
+            option = f"{subject.slot.path}={subject.option.name}"
+            options.add(option)
             for result in verdicts(subject):
                 counts[result.status] += 1
-                options.add(f"{subject.slot.path}={subject.option.name}")
+                kinds.add(result.check)
                 if result.status is Status.exempt:
-                    spared[result.check, result.detail] += 1
+                    names = spared.setdefault((result.check, result.detail), [])
+                    names += [] if option in names else [option]
                 elif result.status is Status.failed:
                     broken.append(f"  {subject} {result.check}: {result.detail}")
                 line = f"  {result.check:<34} {result.status:<7} {result.detail}"
                 print(line.rstrip(), flush=True)
     said = ", ".join(f"{counts[status]} {status.lower()}" for status in Status)
-    if len(options) > 1:
+    cells = f"{counts.total()} checks"
+    if every:
         _summary(broken, spared)
-        print(f"{len(options)} options, ", end="")
-    print(f"{counts.total()} checks: {said}")
+        print(
+            f"{len(options)} options, {len(chosen) - len(options)} of them again with their "
+            f"switches turned; {len(kinds)} checks; {time.monotonic() - begin:.0f} s"
+        )
+        cells = f"{counts.total()} cells of option x check"
+    print(f"{cells}: {said}")
     return 1 if counts[Status.failed] else 0
 
 
-def _summary(broken: list[str], spared: Counter[tuple[str, str]]) -> None:
-    """What failed, and each reason for an exemption with the number of options that have it."""
+def _summary(broken: list[str], spared: dict[tuple[str, str], list[str]]) -> None:
+    """What failed, and each reason for an exemption with the options that have it."""
     if broken:
         print("failed:", *broken, sep="\n")
     if spared:
         print("exempt:")
-    for (check, reason), count in sorted(spared.items()):
-        print(f"  {count:>3} x {check}: {reason}")
+    for (check, reason), names in sorted(spared.items()):
+        print(f"  {check}: {reason} ({', '.join(names)})")
 
 
 @contextmanager
