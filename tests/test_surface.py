@@ -36,7 +36,7 @@ OPTIONS = {
     "adapter": ["none", "lora"],
     "tokenizer": ["bpe", "pretrained"],
     "data": ["text", "chat", "pairs"],
-    "objective": ["next_token", "dpo"],
+    "objective": ["next_token", "dpo", "ipo"],
     "optim": ["adamw"],
     "schedule": ["cosine"],
 }

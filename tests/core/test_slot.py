@@ -101,6 +101,9 @@ def test_enums_are_typed(slot: Slot[Part]):
 
     merged = OmegaConf.merge(OmegaConf.structured(X.Config), {"order": "down"})
     assert OmegaConf.to_object(merged).order is Order.down
+    assert X.Config(order="down").order is Order.down
+    with pytest.raises(RequestError, match="order=left of option 'x': expected one of up, down"):
+        X.Config(order="left")
 
 
 def test_a_slot_is_declared_once(slot: Slot[Part]):

@@ -1,5 +1,6 @@
 """DPO: numbers worked by hand, the first loss, the reference, what it refuses."""
 
+import contextlib
 import copy
 import math
 
@@ -9,7 +10,8 @@ import torch
 from txlab.core.errors import RequestError
 from txlab.data.batch import IGNORE
 from txlab.nn.adapter import LoRA
-from txlab.objectives import DPO, dpo_loss
+from txlab.nn.auxiliary import Aux
+from txlab.objectives import DPO, IPO, dpo_loss, ipo_loss, preference
 from txlab.testing import tiny
 
 LN2 = math.log(2)
@@ -35,6 +37,50 @@ def test_worked_numbers():
     assert float(dpo_loss(margin, label_smoothing=0.1)) == pytest.approx(smooth, abs=1e-6)
     extreme = dpo_loss(torch.tensor([-500.0, 500.0]))
     assert extreme.tolist() == pytest.approx([500.0, 0.0])
+
+
+@pytest.mark.parametrize(("average", "expected"), [("sum", 12.25), ("mean", 19.140625)])
+def test_worked_numbers_of_ipo(average, expected, monkeypatch):
+    """DPO-03: the same pair of lengths 2 and 4, through the objective; 25 before any update."""
+    logps = {"policy": [-2.0, -4.0], "reference": [-3.0, -3.5]}
+
+    def said(model, batch, *, mean):
+        found = torch.tensor(logps[model])
+        return (found / torch.tensor([2.0, 4.0]) if mean else found), Aux()
+
+    monkeypatch.setattr(preference, "answer_logprobs", said)
+    monkeypatch.setattr(preference, "evaluating", lambda model: contextlib.nullcontext())
+    goal = IPO(IPO.Config(beta=0.1, average=average))
+    for asked, loss in (("policy", expected), ("reference", 25.0)):
+        monkeypatch.setattr(goal, "_reference_of", lambda m: contextlib.nullcontext("reference"))
+        labels = torch.tensor([[1, 1, IGNORE, IGNORE], [1, 1, 1, 1]])
+        found = goal(asked, {"tokens": labels, "labels": labels})
+        assert float(found.sum) == pytest.approx(loss, abs=1e-5)
+
+
+def test_ipo_is_the_loss_of_mean_log_probabilities():
+    """The whole against its definition, from logits; the pull ends at 1 / (2 beta)."""
+    model = tiny.model()
+    goal = IPO(IPO.Config(beta=0.3))
+    goal.bind(model)
+    assert float(goal(model, tiny.paired()).sum.detach()) == pytest.approx(3 / (4 * 0.3**2))
+    start = copy.deepcopy(model)
+    tiny.shake(model, 5)
+    batch = tiny.paired()
+
+    def logps(network):
+        logits = network.logits(network(batch["tokens"], valid=batch["valid"]).states)
+        found = logits.log_softmax(-1).gather(-1, batch["labels"].clamp(min=0)[..., None])[..., 0]
+        there = batch["labels"] != IGNORE
+        return (found * there).sum(1) / there.sum(1)
+
+    ratios = logps(model) - logps(start)
+    expected = ((ratios[0::2] - ratios[1::2] - 1 / 0.6) ** 2).sum()
+    torch.testing.assert_close(goal(model, batch).sum, expected)
+    margin = torch.tensor([0.5], requires_grad=True)  # margin / beta = 1 / (2 beta)
+    ipo_loss(margin, beta=0.3).sum().backward()
+    assert margin.grad is not None
+    assert float(margin.grad) == pytest.approx(0, abs=1e-5)
 
 
 @pytest.mark.parametrize("adapted", [False, True])

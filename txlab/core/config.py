@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from txlab.core.errors import RequestError
@@ -32,6 +33,24 @@ def check_numbers(config: Any, before: str = "", after: str = "") -> None:
             raise RequestError(
                 f"{before}{field.name}={value}{after}: expected a number below 2^63."
             )
+
+
+def settle_choices(config: Any) -> None:
+    """Turn names into members where a field's default is one of an enumeration.
+
+    Hydra does so for the command line; in Python `Config(scaling="yarn")` would stay a text that is
+    equal to the member and not the same. RequestError for a name that is none.
+    """
+    for field in dataclasses.fields(config):
+        kind, value = type(field.default), getattr(config, field.name)
+        if issubclass(kind, Enum) and isinstance(value, str) and not isinstance(value, kind):
+            known = list(kind.__members__)
+            if value not in known:
+                raise RequestError(
+                    f"{field.name}={value} of option {config.name!r}: expected one of "
+                    f"{', '.join(known)}."
+                )
+            setattr(config, field.name, kind[value])
 
 
 def check_truth(key: str, value: Any) -> None:

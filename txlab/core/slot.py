@@ -13,7 +13,7 @@ from hydra.core.config_store import ConfigNode, ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from txlab.core.config import Component, check_numbers, check_truth
+from txlab.core.config import Component, check_numbers, check_truth, settle_choices
 from txlab.core.errors import RequestError
 from txlab.core.plugins import FAILURES
 
@@ -151,6 +151,7 @@ def _own_config(cls: type[Any], name: str) -> type[Component]:
     base = cls.Config
 
     def check(self: Any) -> None:
+        settle_choices(self)
         if hasattr(base, "__post_init__"):
             base.__post_init__(self)
         check_numbers(self, after=f" of option {self.name!r}")
