@@ -17,16 +17,17 @@ from txlab.models.flops import (
     visible,
     weight_flops,
 )
-from txlab.nn.attention import GQA, MHA, Mixer
+from txlab.nn.attention import GQA, MHA, Longformer, Mixer
 from txlab.nn.backend import Math
 from txlab.nn.cache import LayerCache
 from txlab.nn.ffn import MLP, MoE, SwiGLU
 from txlab.nn.mask import Mask
 from txlab.nn.norm import LayerNorm, RMSNorm
 from txlab.nn.pattern import Pattern
-from txlab.nn.position import Learned
+from txlab.nn.position import Learned, NoPosition, RoPE
 from txlab.testing import lent, tiny
 
+ATTN, FFN = (sorted(SLOTS[f"model.{slot}"].options) for slot in ("attn", "ffn"))
 LLAMA: dict[str, Any] = {
     "dim": 4096,
     "n_layers": 32,
@@ -81,6 +82,19 @@ def test_published_sizes(name: str) -> None:
         assert parameters(Decoder(config, config.dims())) == (total, active)
 
 
+def counted(model: Any, n: int) -> tuple[float, float]:
+    """(FLOPs a token of a training step, FLOPs of the n-th token) by torch's counter."""
+    ids = tiny.tokens(2, n)
+    with FlopCounterMode(display=False) as training:
+        model.train().logits(model(ids).states).sum().backward()
+    cache = model.new_cache(1, n)
+    with torch.no_grad():
+        model(ids[:1, : n - 1], cache=cache)
+        with FlopCounterMode(display=False) as decoding:
+            model.logits(model(ids[:1, n - 1 :], cache=cache).states)
+    return training.get_total_flops() / ids.numel(), decoding.get_total_flops()
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -94,21 +108,53 @@ def test_published_sizes(name: str) -> None:
 )
 def test_counts_are_those_of_torchs_counter(fields: dict[str, Any]) -> None:
     """Not halved for causality: the `math` backend computes full products."""
-    model = tiny.model(backend=Math.Config(), **fields).train()
-    ids = tiny.tokens(2, 32)
-    with FlopCounterMode(display=False) as counter:
-        model.logits(model(ids).states).sum().backward()
-    expected = train_flops(model, 32, causal=False) * ids.numel()
-    assert counter.get_total_flops() == pytest.approx(expected, rel=1e-9)
-    cache = model.new_cache(1, 24)
-    with torch.no_grad():
-        model(ids[:1, :23], cache=cache)
-        with FlopCounterMode(display=False) as counter:
-            model.logits(model(ids[:1, 23:24], cache=cache).states)
-    assert counter.get_total_flops() == pytest.approx(decode_flops(model, 24), rel=1e-9)
+    model = tiny.model(backend=Math.Config(), **fields)
+    training, decoding = counted(model, 32)
+    assert training == pytest.approx(train_flops(model, 32, causal=False), rel=1e-9)
+    assert decoding == pytest.approx(decode_flops(model, 32), rel=1e-9)
 
 
-@pytest.mark.parametrize("name", sorted(SLOTS["model.attn"].options))
+# torch's counter knows no kernel but that of `math`, which `flash` refuses; it is a gqa.
+COUNTED = [*(f"attn={n}" for n in ATTN if n != "flash"), *(f"ffn={n}" for n in FFN)]
+
+
+@pytest.mark.parametrize("option", COUNTED)
+@pytest.mark.parametrize("scheme", [RoPE, NoPosition])
+def test_every_option_costs_what_torch_counts(option: str, scheme: Any) -> None:
+    slot, _, name = option.partition("=")
+    parts = {slot: SLOTS[f"model.{slot}"].option(name).config(), "pos": scheme.Config()}
+    if name != "linear":
+        parts["backend"] = Math.Config()
+    model = tiny.model(**parts)
+    training, decoding = counted(model, 32)
+    assert training == pytest.approx(train_flops(model, 32, causal=False), rel=0.01)
+    assert decoding == pytest.approx(decode_flops(model, 32), rel=0.01)
+
+
+def test_flash_costs_what_gqa_does() -> None:
+    flash, gqa = (tiny.model(attn=SLOTS["model.attn"].option(n).config()) for n in ("flash", "gqa"))
+    assert train_flops(flash, 32) == train_flops(gqa, 32)
+    assert decode_flops(flash, 32) == decode_flops(gqa, 32)
+
+
+def test_longformer_by_hand() -> None:
+    """128 tokens, window 64, 4 global ones, 4 heads of 16 channels, no other weights counted.
+
+    Pairs: 1 + ... + 64 in the first half; then 64 in the window, and 1, 2, 3, 4, 4 ... global ones
+    before it; and the global tokens once more among themselves, 1 + 2 + 3 + 4.
+    """
+    pairs = 64 * 65 // 2 + 64 * 64 + (1 + 2 + 3 + 61 * 4) + 10
+    dims = replace(tiny.DIMS, dim=64, head_dim=16, n_layers=1, context=128)
+    model = tiny.model(dims, attn=Longformer.Config())
+    found = parameters(model.layers[0].attn)
+    assert found == (7 * 64 * 64, 4 * 64 * 64 + 3 * 64 * 64 * 4 // 128)
+    assert mixing(model, 128) == [pytest.approx(pairs * 4 * 64 / 128, rel=0.001)]
+    last = 4 * 64 * 64 + 2 * 64 * (64 + 4)  # all four projections; scores and sums over 68 keys
+    rest = weight_flops(model) - weight_flops(model.layers[0].attn)
+    assert decode_flops(model, 128) - rest == 2 * last
+
+
+@pytest.mark.parametrize("name", ATTN)
 def test_every_mixer_is_counted(name: str) -> None:
     """On its own, a token's work beside its weights is above 0, and causal at most all of it."""
     model = tiny.model(attn=SLOTS["model.attn"].option(name).config())

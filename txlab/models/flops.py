@@ -22,7 +22,8 @@ from txlab.nn.ffn.ffn import FFN
 from txlab.nn.ffn.grouped import GroupedLinear
 from txlab.nn.ffn.router import Router
 from txlab.nn.mask import Mask
-from txlab.nn.position import NoPosition
+from txlab.nn.position import NoPosition, Position
+from txlab.nn.stack import Stack
 
 MATRICES = (nn.Linear, GroupedLinear, Router)
 """Modules whose `weight` meets every token that they are given in a matrix product."""
@@ -76,13 +77,13 @@ def train_flops(model: Any, context: int, *, causal: bool = True) -> float:
 
 
 def mixing(model: Any, context: int, *, causal: bool = True) -> list[float]:
-    """Forward FLOPs a token of each layer's mixer beside its weights, a mean over `context`."""
+    """Forward FLOPs a token of each of `mixers` beside its weights, a mean over `context`."""
     found: list[float] = []
     known: dict[Any, float] = {}
-    for mixer in mixers(model):
-        key = alike(mixer)
+    for mixer, position in standing(model):
+        key = alike(mixer), position.rotates
         if key not in known:
-            known[key] = _mixing(model, mixer, context, causal=causal)
+            known[key] = _mixing(mixer, position, context, causal=causal)
         found.append(known[key])
     return found
 
@@ -91,10 +92,10 @@ def decode_flops(model: Any, context: int) -> float:
     """FLOPs of one more token after `context - 1` others, from the cache, head included."""
     known: dict[Any, float] = {}
     total = 0.0
-    for mixer in mixers(model):
-        key = alike(mixer)
+    for mixer, position in standing(model):
+        key = alike(mixer), position.rotates
         if key not in known:
-            known[key] = _decoding(model, mixer, context)
+            known[key] = _decoding(mixer, position, context)
         total += known[key] - weight_flops(mixer)
     return total + weight_flops(model)
 
@@ -104,6 +105,29 @@ def mixers(model: Any) -> list[Mixer]:
     return [m for m in model.modules() if isinstance(m, Mixer)]
 
 
+def standing(model: Any) -> list[tuple[Mixer, Position]]:
+    """Every mixer with a stand-in for its layer's positional scheme."""
+    stacks = [m for m in model.modules() if isinstance(m, Stack)]
+    turned = {
+        block.attn
+        for stack in stacks
+        for block, scheme in zip(stack.blocks(), stack.schemes(), strict=True)
+        if scheme.rotates
+    }
+    dims = model.dims
+    plain, turns = (kind(NoPosition.Config(), dims) for kind in (NoPosition, Turns))
+    return [(mixer, turns if mixer in turned else plain) for mixer in mixers(model)]
+
+
+class Turns(NoPosition):
+    """Gives back others than it was given, which is all that a count of products has to know."""
+
+    rotates = True
+
+    def rotate(self, q: Tensor, k: Tensor, angles: Any) -> tuple[Tensor, Tensor]:
+        return q.clone(), k.clone()
+
+
 def alike(mixer: Mixer) -> Any:
     """What tells mixers apart that cost the same: class, shapes and plain settings."""
     settings = {k: v for k, v in vars(mixer).items() if isinstance(v, int | float | str | None)}
@@ -111,21 +135,21 @@ def alike(mixer: Mixer) -> Any:
     return type(mixer), tuple(shapes), tuple(sorted(settings.items(), key=str))
 
 
-def _mixing(model: Any, mixer: Mixer, context: int, *, causal: bool) -> float:
+def _mixing(mixer: Mixer, position: Position, context: int, *, causal: bool) -> float:
     said = mixer.flops(context)
     if said is not None:
         return said
     with FakeTensorMode():
         mask, positions = Mask(context, context), torch.arange(context)[None]
         tensors = stand_ins(mixer, lambda t: torch.empty(t.shape, dtype=t.dtype))
-        total = _counted(model, mixer, tensors, context, mask, positions, None)
+        total = _counted(mixer, position, tensors, context, mask, positions, None)
     beside = total / context - weight_flops(mixer)
     if not (causal and mixer.attends):
         return beside
     return beside * visible(mixer.narrow(mask))
 
 
-def _decoding(model: Any, mixer: Mixer, context: int) -> float:
+def _decoding(mixer: Mixer, position: Position, context: int) -> float:
     said = mixer.flops(context, decoding=True)
     if said is not None:
         return said + weight_flops(mixer)
@@ -135,7 +159,7 @@ def _decoding(model: Any, mixer: Mixer, context: int) -> float:
     layer = mixer.new_cache(1, context, cpu, dtype_of(tensors))
     cache = Cache([layer], context, lengths=context - 1, longest=context - 1)
     mask, positions = cache.place(1, 1, None, cpu)
-    return _counted(model, mixer, tensors, 1, mask, positions, layer)
+    return _counted(mixer, position, tensors, 1, mask, positions, layer)
 
 
 def stand_ins(mixer: Mixer, make: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
@@ -150,8 +174,8 @@ def dtype_of(tensors: dict[str, Tensor]) -> torch.dtype:
 
 
 def _counted(
-    model: Any,
     mixer: Mixer,
+    position: Position,
     tensors: dict[str, Tensor],
     n: int,
     mask: Mask,
@@ -159,9 +183,8 @@ def _counted(
     cache: LayerCache | None,
 ) -> float:
     """FLOPs of the mixer with these tensors for `n` tokens of one row, by torch's counter."""
-    # Without positions: turning and biasing are no products.
-    dims = model.dims
-    position, backend = NoPosition(NoPosition.Config(), dims), Math(Math.Config(), dims)
+    dims = position.dims
+    backend = Math(Math.Config(), dims)
     x = torch.zeros(1, n, dims.dim, dtype=dtype_of(tensors))
     try:
         with torch.no_grad(), FlopCounterMode(display=False) as counter:

@@ -102,6 +102,8 @@ class Stack(nn.ModuleList):
             for position, backend in self._parts
         ]
         total = Aux()
+        if any(position.scores for position, _ in self._parts):
+            _ = mask.gapped  # told by numbers: read before the graph of a block is traced
         for i, block in enumerate(self.blocks()):
             ctx = contexts[self.groups[i]]
             if block.attn.attends:
@@ -138,6 +140,10 @@ class Stack(nn.ModuleList):
             self._parts[group][1].name if block.attn.attends else "none"
             for group, block in zip(self.groups, self.blocks(), strict=True)
         ]
+
+    def schemes(self) -> list[Position]:
+        """The positional scheme of each layer."""
+        return [self._parts[group][0] for group in self.groups]
 
     def _scheme(self, position: Position, head_dim: int) -> Position:
         """The scheme for heads of this width, one object for all layers that ask for the same."""
