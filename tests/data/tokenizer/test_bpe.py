@@ -173,3 +173,18 @@ def test_broken_and_missing_files_are_refused_by_name(tmp_path: Path) -> None:
         BPE.load(tmp_path / "a.json")
     with pytest.raises(RequestError, match=r"b\.json: No such file"):
         BPE.load(tmp_path / "b.json")
+
+
+def test_further_control_tokens_follow_the_first_ones(tmp_path):
+    made = BPE(BPE.Config(vocab_size=300, control=["<mask>", "<sep>"]))
+    made.train(["the <mask> is no mask, the <sep> no separator. " * 3])
+    made.save(tmp_path / "tokenizer.json")
+    for one in (made, BPE.load(tmp_path / "tokenizer.json")):
+        assert [one.control[name] for name in ("<mask>", "<sep>")] == [5, 6]
+        assert not {5, 6} & {*one.encode("a <mask><sep>")}
+        assert one.decode(one.encode("a <mask>")) == "a <mask>"
+    for wrong in (["<mask>", "<mask>"], ["<|bos|>"], [""]):
+        with pytest.raises(RequestError, match="control="):
+            BPE.Config(control=wrong)
+    with pytest.raises(RequestError, match="at least 263"):
+        BPE.Config(vocab_size=262, control=["<mask>", "<sep>"])

@@ -38,12 +38,14 @@ class BPE(LibraryTokenizer):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            least = 256 + len(CONTROL)
+            least = 256 + len(CONTROL) + len(self.control)
             self.require(
                 self.vocab_size >= least,
                 "vocab_size",
-                f"at least {least}: all bytes and {len(CONTROL)} control tokens",
+                f"at least {least}: all bytes and {least - 256} control tokens",
             )
+            taken = [spelling for spelling in self.control if spelling in CONTROL]
+            self.require(not taken, "control", f"others than {' '.join(CONTROL)}")
             self.require(self.vocab_size <= MOST, "vocab_size", f"at most {MOST}")
             self.require(self.min_frequency > 0, "min_frequency", "a number above 0")
 
@@ -72,7 +74,7 @@ class BPE(LibraryTokenizer):
         trainer = trainers.BpeTrainer(
             vocab_size=self.config.vocab_size,
             min_frequency=self.config.min_frequency,
-            special_tokens=list(CONTROL),
+            special_tokens=[*CONTROL, *self.config.control],
             initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
             show_progress=False,
         )
@@ -120,7 +122,8 @@ def _foreign(parts: dict[str, Any]) -> str | None:
     if parts.get("normalizer") is not None:
         return "it normalises text"
     added = [(token["id"], token["content"]) for token in parts.get("added_tokens", [])]
-    if added != list(enumerate(CONTROL)):
+    first = len(CONTROL)
+    if added[:first] != list(enumerate(CONTROL)):
         return f"its first tokens are not {' '.join(CONTROL)}"
     if not byte_letters().keys() <= model["vocab"].keys():
         return "it lacks some of the 256 bytes"

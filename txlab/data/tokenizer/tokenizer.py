@@ -1,7 +1,7 @@
 """The slot of tokenizers."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import ClassVar, Self
 
@@ -46,10 +46,17 @@ class Tokenizer:
         """Tokens wanted, control tokens included; a small corpus may give fewer."""
         path: str | None = None
         """A trained tokenizer.json to use instead of training one."""
+        control: list[str] = field(default_factory=list)
+        """Further control tokens for a new one; data adds those that it needs, such as a mask."""
 
         def __post_init__(self) -> None:
             self.require(self.vocab_size > 0, "vocab_size", "a number above 0")
             self.path = absolute(self.path)
+            self.require(
+                all(self.control) and len({*self.control}) == len(self.control),
+                "control",
+                "spellings, each once",
+            )
 
     def __init__(self, config: Config) -> None:
         self.config = config
