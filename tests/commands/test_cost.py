@@ -8,7 +8,9 @@ import torch
 import txlab
 from txlab.__main__ import dispatch
 from txlab.core.errors import RequestError
-from txlab.train.cost import activation_bytes, cache_bytes, fresh
+from txlab.nn.attention import CrossAttention
+from txlab.testing import tiny
+from txlab.train.cost import activation_bytes, cache_bytes, fresh, storage
 from txlab.train.memory import Saved, optimizer_bytes, without_numbers
 from txlab.train.optim import AdamW
 
@@ -45,6 +47,43 @@ def test_measured_parts_and_layers_that_differ(capsys: pytest.CaptureFixture[str
         assert re.search(rf"^ +{name}[\w, ]* +[\d.]+ +[\d.]+ +[\d.]+ +\d$", text, re.MULTILINE)
 
 
+LLAMA = ["model.dim=4096", "model.n_layers=32", "model.n_heads=32", "model.tie_embeddings=false"]
+PUBLISHED = {
+    "GPT-2 124M": (
+        "model.dim=768 model.n_layers=12 model.n_heads=12 model.vocab_size=50257 "
+        "model.context=1024 model.attn=mha model.attn.qkv_bias=true model.attn.out_bias=true "
+        "model.ffn=mlp model.ffn.bias=true model.norm=layernorm model.pos=learned",
+        "124,439,808 124,439,808",
+    ),
+    "Llama-2 7B": (
+        "model.attn=mha model.ffn.hidden=11008 model.vocab_size=32000",
+        "6,738,415,616 6,738,415,616",
+    ),
+    "Llama-3 8B": (
+        "model.attn.n_kv_heads=8 model.ffn.hidden=14336 model.vocab_size=128256",
+        "8,030,261,248 8,030,261,248",
+    ),
+    "Mistral 7B": (
+        "model.attn.n_kv_heads=8 model.ffn.hidden=14336 model.vocab_size=32000",
+        "7,241,732,096 7,241,732,096",
+    ),
+    "Mixtral 8x7B": (
+        "model.attn.n_kv_heads=8 model.ffn=moe model.ffn.hidden=14336 model.vocab_size=32000",
+        "46,702,792,704 12,879,925,248",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_sizes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words, sizes = PUBLISHED[name]
+    given = words.split() if name.startswith("GPT") else [*LLAMA, *words.split()]
+    dispatch(["cost", *given, "data.batch_size=1", "trace=false"])
+    found = re.search(r"parameters +([\d,]+) +([\d,]+) of them met", capsys.readouterr().out)
+    assert found
+    assert " ".join(found.groups()) == sizes
+
+
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
 def test_memory_is_what_a_real_step_keeps(precision: str) -> None:
     config = txlab.compose([*SIZE, f"train.precision={precision}", "model.backend=math"])
@@ -63,11 +102,32 @@ def test_memory_is_what_a_real_step_keeps(precision: str) -> None:
     assert 2 * sum(p.nbytes for p in model.parameters()) <= state
 
 
-def test_a_window_ends_to_grow() -> None:
-    config = txlab.compose([*SIZE, "model.attn=mha"])
-    per_token, whole = cache_bytes(fresh(config), 32, torch.bfloat16)
-    assert per_token == 2 * 2 * 32 * 2
-    assert whole == 32 * per_token
+LAYER = 2 * 32 * 2
+"""Bytes of one token's keys and values, 4 heads of 8 channels in bfloat16."""
+
+
+@pytest.mark.parametrize(
+    ("attn", "expected"),
+    [
+        (["model.attn=mha"], (2 * LAYER, 2 * LAYER * 32)),
+        (["model.attn=mha", "model.attn.window=8"], (2 * LAYER, 2 * LAYER * 8)),
+        # The sums that stand for the past: in float32, of no more bytes with more tokens.
+        (["model.attn=linear"], (0, 2 * 4 * 8 * (8 + 1) * 4)),
+        # A window of half the context, the 4 global tokens, and these as global queries see them.
+        (["model.attn=longformer"], (2 * LAYER, 2 * LAYER * (16 + 4 + 4))),
+    ],
+)
+def test_the_cache_of_a_row(attn: list[str], expected: tuple[int, int]) -> None:
+    model = fresh(txlab.compose([*SIZE, *attn]))
+    assert cache_bytes(model, 32, torch.bfloat16) == expected
+
+
+def test_the_cache_of_a_memory() -> None:
+    cross = CrossAttention(CrossAttention.Config(n_kv_heads=2), tiny.DIMS)
+    assert cache_bytes(cross, 32, torch.bfloat16) == (0, LAYER * 32 // 2)
+    kept = cross.new_cache(1, 32, torch.device("cpu"), torch.bfloat16)
+    cross._memory(tiny.floats(1, 32, 32), kept)
+    assert storage(kept) == LAYER * 32 // 2 * 2  # made in float32
 
 
 def test_the_vocabulary_is_the_tokenizers() -> None:

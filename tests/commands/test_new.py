@@ -1,5 +1,6 @@
 """`python -m txlab new`: a package that passes its contract as created, and what is refused."""
 
+import importlib
 import subprocess
 import sys
 import tomllib
@@ -7,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+import txlab.schema  # noqa: F401  (declares every slot)
 from txlab.__main__ import dispatch
 from txlab.core.errors import RequestError
 from txlab.core.slot import SLOTS
+from txlab.testing import judge, subjects
+from txlab.testing.harness import EVERY, Status, checks_of
 
 ROOT = Path(__file__).parents[2]
-CHECKED = [path for path in SLOTS if path not in ("model.norm", "schedule")]
+CHECKED = [path for path in SLOTS if path != "model.norm"]  # which is checked at every run
 
 
 def created(slot: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -48,9 +52,31 @@ def test_a_package_passes_its_contract_as_created(
     compile((package / "tests/test_my_own.py").read_text(), "test", "exec")
 
 
+@pytest.mark.parametrize("slot", SLOTS)
+def test_every_slot_gets_an_option_that_is_loaded_and_keeps_what_all_keep(
+    slot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = created(slot, tmp_path, monkeypatch)
+    monkeypatch.syspath_prepend(str(package))
+    monkeypatch.delitem(sys.modules, "txlab_my_own", raising=False)
+    made = importlib.import_module("txlab_my_own").MyOwn
+    try:
+        (subject, *_) = subjects([slot], ["my_own"])
+        assert subject.option.cls is made
+        general = [check for check in checks_of(subject) if check.slots == (EVERY,)]
+        assert {check.name for check in general} >= {"builds_from_defaults", "says_what_it_is"}
+        failed = [r for r in (judge(subject, c) for c in general) if r.status is Status.failed]
+        assert not failed
+    finally:
+        SLOTS[slot].remove("my_own")
+        del sys.modules["txlab_my_own"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("slot", CHECKED)
-def test_every_slot(slot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_slots_package_passes_its_whole_contract(
+    slot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert ", 0 failed" in check(created(slot, tmp_path, monkeypatch), slot)
 
 

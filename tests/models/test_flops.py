@@ -1,6 +1,7 @@
-"""Counts against torch's counter on real models, and against published sizes."""
+"""Counts against torch's counter on real models, and against sums made by hand."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,7 +9,6 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from txlab.core.slot import SLOTS
-from txlab.models import Decoder
 from txlab.models.flops import (
     decode_flops,
     mixing,
@@ -17,69 +17,19 @@ from txlab.models.flops import (
     visible,
     weight_flops,
 )
-from txlab.nn.attention import GQA, MHA, Longformer, Mixer
+from txlab.nn.attention import GQA, MHA, CrossAttention, Longformer, Mixer
 from txlab.nn.backend import Math
 from txlab.nn.cache import LayerCache
-from txlab.nn.ffn import MLP, MoE, SwiGLU
+from txlab.nn.ffn import MLP, MoE
 from txlab.nn.mask import Mask
 from txlab.nn.norm import LayerNorm, RMSNorm
 from txlab.nn.pattern import Pattern
 from txlab.nn.position import Learned, NoPosition, RoPE
+from txlab.nn.residual import Pre
+from txlab.nn.stack import LayerPlan, Stack
 from txlab.testing import lent, tiny
 
 ATTN, FFN = (sorted(SLOTS[f"model.{slot}"].options) for slot in ("attn", "ffn"))
-LLAMA: dict[str, Any] = {
-    "dim": 4096,
-    "n_layers": 32,
-    "n_heads": 32,
-    "tie_embeddings": False,
-    "attn": GQA.Config(n_kv_heads=8),
-}
-PUBLISHED: dict[str, tuple[dict[str, Any], int, int]] = {
-    "GPT-2 124M": (
-        {
-            "dim": 768,
-            "n_layers": 12,
-            "n_heads": 12,
-            "context": 1024,
-            "vocab_size": 50_257,
-            "attn": MHA.Config(qkv_bias=True, out_bias=True),
-            "ffn": MLP.Config(bias=True),
-            "norm": LayerNorm.Config(),
-            "pos": Learned.Config(),
-        },
-        124_439_808,
-        124_439_808,
-    ),
-    "Llama-2 7B": (
-        {**LLAMA, "vocab_size": 32_000, "attn": MHA.Config(), "ffn": SwiGLU.Config(hidden=11_008)},
-        6_738_415_616,
-        6_738_415_616,
-    ),
-    "Llama-3 8B": (
-        {**LLAMA, "vocab_size": 128_256, "ffn": SwiGLU.Config(hidden=14_336)},
-        8_030_261_248,
-        8_030_261_248,
-    ),
-    "Mistral 7B": (
-        {**LLAMA, "vocab_size": 32_000, "ffn": SwiGLU.Config(hidden=14_336)},
-        7_241_732_096,
-        7_241_732_096,
-    ),
-    "Mixtral 8x7B": (
-        {**LLAMA, "vocab_size": 32_000, "ffn": MoE.Config(hidden=14_336)},
-        46_702_792_704,
-        12_879_925_248,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_published_sizes(name: str) -> None:
-    fields, total, active = PUBLISHED[name]
-    config = Decoder.Config(**fields)
-    with torch.device("meta"):
-        assert parameters(Decoder(config, config.dims())) == (total, active)
 
 
 def counted(model: Any, n: int) -> tuple[float, float]:
@@ -162,6 +112,28 @@ def test_every_mixer_is_counted(name: str) -> None:
     assert len(seen) == model.dims.n_layers
     assert all(0 < a <= b for a, b in zip(seen, whole, strict=True))
     assert decode_flops(model, 32) > weight_flops(model)
+
+
+def test_cross_attention_to_a_memory_as_long_as_the_text() -> None:
+    """Its keys and values are made with the first token, so the last one is spared them."""
+    config = CrossAttention.Config(n_kv_heads=2)
+    plan = LayerPlan(MHA.Config(), MLP.Config(), RoPE(RoPE.Config(), tiny.DIMS), cross=config)
+    parts: dict[str, Any] = {"norm_config": RMSNorm.Config(), "residual_config": Pre.Config()}
+    stack = Stack([plan, plan], tiny.DIMS, backend=Math(Math.Config(), tiny.DIMS), **parts)
+    tiny.shake(stack)
+    model: Any = SimpleNamespace(dims=tiny.DIMS, modules=stack.modules, parameters=stack.parameters)
+    x, memory = tiny.floats(1, 16, 32), tiny.floats(1, 16, 32, seed=2).requires_grad_()
+    places = torch.arange(16)[None]
+    with FlopCounterMode(display=False) as counter:
+        stack(x, Mask(16, 16), places, memory=memory)[0].sum().backward()
+    assert counter.get_total_flops() == 16 * train_flops(model, 16, causal=False)
+    cache = stack.new_cache(1, 16, x.device, x.dtype)
+    with torch.no_grad():
+        for some in (slice(0, 15), slice(15, 16)):
+            mask, at = cache.place(1, len(places[0, some]), None, x.device)
+            with FlopCounterMode(display=False) as counter:
+                stack(x[:, some], mask, at, cache, memory=memory)
+    assert counter.get_total_flops() == decode_flops(model, 16)
 
 
 def test_a_frozen_weight_counts_twice() -> None:

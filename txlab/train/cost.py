@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from txlab.models.flops import decode_flops, mixers, mixing, parameters, train_flops, weight_flops
+from txlab.nn.attention import CrossAttention
+from txlab.nn.cache import LayerCache
 from txlab.objectives.next_token import NextToken
 from txlab.train.memory import Saved, optimizer_bytes, without_numbers
 
@@ -38,7 +40,11 @@ def report(config: "Config") -> list[Table]:
     totals: list[tuple[str, ...]] = [
         ("parameters", f"{total:,}", f"{active:,} of them met by a token, {trained:,} trained"),
         ("train", f"{train_flops(model, context):,.0f}", f"FLOPs a token at {context:,} tokens"),
-        ("decode", f"{decode_flops(model, context):,.0f}", f"FLOPs a token, the {context:,}th"),
+        (
+            "decode",
+            f"{decode_flops(model, context):,.0f}",
+            f"FLOPs of the last of {context:,} tokens",
+        ),
         ("cache", f"{size[0]:,}", f"bytes a token, {name}"),
         ("", f"{size[1]:,}", f"bytes for a row of {context:,} tokens"),
         ("weights", megabytes(weights), "MiB"),
@@ -64,11 +70,11 @@ def fresh(config: "Config") -> Any:
 def parts(model: Any, context: int) -> Iterator[tuple[str, ...]]:
     """Parameters and forward FLOPs a token of each part; equal layers are one line."""
     yield "part", "parameters", "met by a token", "forward FLOPs a token", "times"
-    blocks = list(zip(model.layers, mixing(model, context), strict=True))
+    beside = dict(zip(mixers(model), mixing(model, context), strict=True))
     rows: dict[tuple[str, ...], list[int]] = {}
-    for number, (block, beside) in enumerate(blocks):
+    for number, block in enumerate(model.layers):
         for name, part in block.named_children():
-            flops = weight_flops(part) + (beside if name == "attn" else 0.0)
+            flops = weight_flops(part) + beside.get(part, 0.0)
             kind = getattr(getattr(part, "config", None), "name", type(part).__name__.lower())
             row = (f"{name} {kind}", *counts(part, flops))
             rows.setdefault(row, []).append(number)
@@ -104,23 +110,33 @@ def cache_dtype(config: "Config") -> torch.dtype:
 def cache_bytes(model: Any, context: int, dtype: torch.dtype) -> tuple[int, int]:
     """(bytes of one more token, bytes of all that a row of `context` tokens holds).
 
-    A window, a recurrent state and the like end to grow: their own size is told, without the spare
-    slots that a cache may have.
+    A window, a recurrent state, the keys of a memory (of `context` tokens as well) and the like end
+    to grow: their own size is told, without the spare slots that a cache may have.
     """
     meta = torch.device("meta")
     per_token, whole = 0, 0
     for mixer in mixers(model):
+        if isinstance(mixer, CrossAttention):
+            whole += mixer.memory_bytes(context, dtype)
+            continue
         full = mixer.new_cache(1, context, meta, dtype)
         none = mixer.new_cache(1, 0, meta, dtype)
         per_token += full.bytes_per_token()
-        growing = storage(full) - storage(none)
-        whole += growing if full.bytes_per_token() else storage(full)
+        whole += storage(full) - (storage(none) if full.bytes_per_token() else 0)
     return per_token, whole
 
 
-def storage(cache: Any) -> int:
-    """Bytes of a layer's decoding state."""
-    return sum(value.nbytes for value in vars(cache).values() if isinstance(value, Tensor))
+def storage(cache: LayerCache) -> int:
+    """Bytes of a layer's decoding state, that of caches inside it included."""
+    found: dict[int, Tensor] = {}
+    inside: list[LayerCache] = [cache]
+    while inside:
+        for value in vars(inside.pop()).values():
+            if isinstance(value, Tensor):
+                found[id(value)] = value
+            elif isinstance(value, LayerCache):
+                inside.append(value)
+    return sum(tensor.nbytes for tensor in found.values())
 
 
 def autocast(config: "Config", device: str) -> Any:

@@ -76,6 +76,17 @@ class CrossAttention(GQA):
     ) -> LayerCache:
         return CrossCache()
 
+    def memory_bytes(self, length: int, dtype: torch.dtype) -> int:
+        """Bytes that a row's cache has for a memory of `length` tokens."""
+        return 2 * self.n_kv_heads * self.head_dim * length * dtype.itemsize
+
+    def flops(self, context: int, *, decoding: bool = False) -> float:
+        """Of a memory as long as the text itself; its keys and values are made once, so a decoded
+        token has no part in them."""
+        products = 4.0 * self.n_heads * self.head_dim * context
+        made = 2.0 * (self.k.weight.numel() + self.v.weight.numel())
+        return products - made if decoding else products
+
     def forward(
         self, x: Float[Tensor, "b t d"], ctx: Context, cache: LayerCache | None = None
     ) -> Float[Tensor, "b t d"]:
