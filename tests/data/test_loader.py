@@ -135,3 +135,31 @@ def test_batches_of_a_store_equal_collated_rows(make_text: Callable, tmp_path) -
     for batch, part in zip(step.at(3), step.indices(3), strict=True):
         slow = made.collate([made.train[i] for i in part])
         assert all(torch.equal(batch[name], slow[name]) for name in batch)
+
+
+def test_rows_learn_the_epoch_that_they_are_drawn_in():
+    """At the seam of two epochs as well, in any split."""
+
+    class Stamped(Rows):
+        def __len__(self):
+            return 5
+
+        def drawn(self, indices, epochs):
+            numbers = torch.tensor([[i, e] for i, e in zip(indices, epochs, strict=True)])
+            return {"tokens": numbers, "labels": numbers}
+
+    def seen(world, micro):
+        found = []
+        for step in range(4):
+            for rank in range(world):
+                made = StepBatches(
+                    Stamped(), batch_size=4, micro_batch_size=micro, seed=0, rank=rank, world=world
+                )
+                found += [tuple(row) for b in made.at(step) for row in b["tokens"].tolist()]
+        return found
+
+    whole = seen(1, None)
+    assert [epoch for _, epoch in whole] == [place // 5 for place in range(16)]
+    for epoch in range(3):
+        assert {i for i, e in whole if e == epoch} == {0, 1, 2, 3, 4}
+    assert seen(2, 1) == seen(2, 2) == seen(1, 2) == whole

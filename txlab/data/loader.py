@@ -47,7 +47,11 @@ class StepBatches(IterableDataset[list[Batch]]):
 
     def at(self, step: int) -> list[Batch]:
         """This rank's micro-batches of a step."""
-        return [self.rows.batch(part) for part in self.indices(step)]
+        first, n, found = step * self.batch_size + self._share.start, len(self.rows), []
+        for part in self.indices(step):
+            found.append(self.rows.drawn(part, [(first + i) // n for i in range(len(part))]))
+            first += len(part)
+        return found
 
     def __iter__(self) -> Iterator[list[Batch]]:
         first, every = _worker()

@@ -25,6 +25,10 @@ class Rows:
         """The rows at `indices` as one batch [b t]; override where that can be faster."""
         return collate([self[i] for i in indices])
 
+    def drawn(self, indices: Sequence[int], epochs: Sequence[int]) -> Batch:
+        """`batch`, as each row is in its epoch: override where rows are made anew in each."""
+        return self.batch(indices)
+
 
 def collate(rows: Sequence[Batch]) -> Batch:
     """Stack rows of one length; where only some have `valid`, the others are wholly valid."""
