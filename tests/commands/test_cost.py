@@ -43,8 +43,21 @@ def test_measured_parts_and_layers_that_differ(capsys: pytest.CaptureFixture[str
     dispatch(["cost", *SIZE, "measure=true", "trace=false", "model.pattern.ffn=[mlp,swiglu]"])
     text = capsys.readouterr().out
     assert "shapes through" not in text
-    for name in (r"layers\.0\.ffn", r"layers\.1\.ffn", r"layers\.0\.attn", "whole step"):
-        assert re.search(rf"^ +{name}[\w, ]* +[\d.]+ +[\d.]+ +[\d.]+ +\d$", text, re.MULTILINE)
+    figures = r" +[\d.]+ +[\d.]+ +[\d.]+ +(\d)$"
+    for name, times in {
+        "embed": 1,
+        r"layers\.0, all of it": 1,
+        r"layers\.1, all of it": 1,
+        r"layers\.0\.ffn": 1,
+        r"layers\.1\.ffn": 1,
+        r"layers\.0\.attn": 2,
+        "norm": 1,
+        "head, loss": 1,
+        "whole step, no update": 1,
+    }.items():
+        found = re.search(rf"^ +{name}{figures}", text, re.MULTILINE)
+        assert found, (name, text)
+        assert int(found[1]) == times, name
 
 
 LLAMA = ["model.dim=4096", "model.n_layers=32", "model.n_heads=32", "model.tie_embeddings=false"]

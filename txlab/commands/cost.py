@@ -34,7 +34,8 @@ def main(words: list[str]) -> None:
     """Print the cost of the model that the overrides describe."""
     arguments, overrides = parse(Arguments, words, rest=True)
     config = with_vocabulary(compose(overrides))
-    from txlab.train.cost import measured, report, trace
+    from txlab.train.cost import report, trace
+    from txlab.train.measure import measured
 
     for title, lines in report(config):
         show(title, lines)

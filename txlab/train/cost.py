@@ -1,6 +1,5 @@
-"""The cost of a config as tables: parts, totals, shapes through a layer, and measured parts."""
+"""The cost of a config as tables: totals, parts, shapes through a layer."""
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +9,12 @@ from torch import Tensor, nn
 from txlab.models.flops import decode_flops, mixers, mixing, parameters, train_flops, weight_flops
 from txlab.nn.attention import CrossAttention
 from txlab.nn.cache import LayerCache
-from txlab.objectives.next_token import NextToken
 from txlab.train.memory import Saved, optimizer_bytes, without_numbers
 
 if TYPE_CHECKING:
     from txlab.schema import Config
 
 Table = tuple[str, list[tuple[str, ...]]]
-ROUNDS = 5
-"""Repetitions of a measured part; the median is told."""
 
 
 def report(config: "Config") -> list[Table]:
@@ -206,72 +202,3 @@ def shapes(value: Any) -> str:
 
 def shape(tensor: Tensor) -> str:
     return "x".join(map(str, tensor.shape)) or "scalar"
-
-
-def measured(config: "Config") -> Table:
-    """Milliseconds and kept megabytes of every part, run for real on this CPU."""
-    model: Any = fresh(config).train()
-    goal, batch = NextToken(NextToken.Config()), batch_of(config)
-    tokens = torch.randint(model.dims.vocab_size, batch["tokens"].shape)
-    batch = {"tokens": tokens, "labels": tokens}
-    lines: list[tuple[str, ...]] = [("part", "forward ms", "backward ms", "MiB kept", "times")]
-    seen: dict[str, tuple[nn.Module, Any]] = {}
-    kinds: dict[Any, list[str]] = {}
-    for number, block in enumerate(model.layers):
-        for name, part in block.named_children():
-            key = name, str(part), tuple(p.shape for p in part.parameters())
-            kinds.setdefault(key, []).append(f"layers.{number}.{name}")
-    wanted = {names[0]: len(names) for names in kinds.values()}
-    for path in wanted:
-        part = model.get_submodule(path)
-        part.register_forward_pre_hook(
-            lambda m, args, path=path: seen.setdefault(path, (m, args)) and None
-        )
-    with autocast(config, "cpu"):
-        model(tokens)
-        for path, (part, args) in seen.items():
-            name = path.replace(".residual", ", all of it")
-            lines.append((name, *timed(model, part, args), str(wanted[path])))
-    lines.append(("whole step, no update", *step(model, goal, batch, config), "1"))
-    return f"measured on {torch.get_num_threads()} CPU threads, one micro-batch", lines
-
-
-def timed(model: nn.Module, part: nn.Module, args: Any) -> tuple[str, str, str]:
-    """Median milliseconds of a part on its own inputs, and what it keeps."""
-    forward, backward, kept = [], [], 0
-    for _ in range(ROUNDS):
-        own = [a.detach().requires_grad_() if is_float(a) else a for a in args]
-        begin = time.perf_counter()
-        with Saved(model) as saved:
-            made = part(*own)
-        forward.append(time.perf_counter() - begin)
-        kept = saved.bytes
-        y = made[0] if isinstance(made, tuple) else made
-        begin = time.perf_counter()
-        y.sum().backward()
-        backward.append(time.perf_counter() - begin)
-        model.zero_grad(set_to_none=True)
-    return milliseconds(forward), milliseconds(backward), megabytes(kept)
-
-
-def step(model: Any, goal: NextToken, batch: Any, config: "Config") -> tuple[str, str, str]:
-    forward, backward, kept = [], [], 0
-    for _ in range(ROUNDS):
-        begin = time.perf_counter()
-        with Saved(model) as saved, autocast(config, "cpu"):
-            loss = goal(model, batch)
-        forward.append(time.perf_counter() - begin)
-        kept = saved.bytes
-        begin = time.perf_counter()
-        loss.sum.backward()
-        backward.append(time.perf_counter() - begin)
-        model.zero_grad(set_to_none=True)
-    return milliseconds(forward), milliseconds(backward), megabytes(kept)
-
-
-def milliseconds(seconds: list[float]) -> str:
-    return f"{sorted(seconds)[len(seconds) // 2] * 1e3:.2f}"
-
-
-def is_float(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.is_floating_point()
