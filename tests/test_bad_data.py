@@ -46,7 +46,7 @@ REFUSED: dict[str, tuple[Entries, list[str], str]] = {
     "vocabulary": (CHATS, ["model.vocab_size=999"], "wrong shape: embed.weight"),
     "tokenizer": (CHATS, ["tokenizer=bpe"], "model.init_from brings its tokenizer along"),
     "chats for pairs": (CHATS, ["+recipe=dpo"], "line 1: no key 'chosen'"),
-    "pairs for chats": (PAIRS, ["+recipe=sft"], "line 1: no key 'messages'"),
+    "pairs for chats": (PAIRS, ["+recipe=sft"], "line 1: no key 'messages' or"),
     "pair role": ([*PAIRS, PERSON], [], "line 9: message 1: unknown role 'human'"),
     "empty side": (
         [*PAIRS, pair("q", "", "x")],

@@ -246,7 +246,7 @@ def begin(
         return
     size = config.data.batch_size
     batch = (size * data.train.lines, config.model.context, size * data.row_tokens)
-    for line in introduction(place, module, data.facts, batch):
+    for line in introduction(place, module, data.facts, batch, data.notes):
         print(line, flush=True)
     write_first(place, saved_text(config))
     trainer.loggers = make_loggers(config.logger, place.path, print)

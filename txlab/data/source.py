@@ -112,6 +112,11 @@ class Data:
         return self.context
 
     @property
+    def notes(self) -> list[str]:
+        """What else a user should know before training begins, a line each."""
+        return []
+
+    @property
     def marked(self) -> bool:
         """Whether each of those has one right answer, so that the share of right ones counts."""
         return False

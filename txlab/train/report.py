@@ -3,6 +3,7 @@
 import json
 import resource
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,11 @@ def _points(rows: list[Row], column: str) -> tuple[list[float], list[float]]:
 
 
 def introduction(
-    place: Place, module: TrainModule, facts: dict[str, Any], batch: tuple[int, int, float]
+    place: Place,
+    module: TrainModule,
+    facts: dict[str, Any],
+    batch: tuple[int, int, float],
+    notes: Sequence[str] = (),
 ) -> list[str]:
     """What is about to happen, in a few lines; `batch`: its rows, their width, tokens in it."""
     rows, context, tokens = batch
@@ -134,6 +139,7 @@ def introduction(
         lines.insert(3, f"adapter     {adapter.describe(module.model)}")
     if left_out := _dropped(facts):
         lines.insert(2, f"dropped     {left_out}")
+    lines += [f"note        {note}" for note in notes]
     if place.resumed is not None:
         done = " (nothing left to do)" if start >= total else ""
         lines.append(

@@ -185,6 +185,6 @@ def test_problems_are_what_was_trained_on(make) -> None:  # SFT-05, SFT-06
 def test_a_second_time_nothing_is_encoded(make, monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [chat("q", "a"), chat("r", "b")]
     first = make(Chat, entries)
-    monkeypatch.setattr(Chat, "write", lambda *_: pytest.fail("encoded again"))
+    monkeypatch.setattr(Chat, "encode", lambda *_: pytest.fail("encoded again"))
     assert make(Chat, entries).facts == first.facts
     assert make(Chat, entries, context=90, packed=False).facts["sha256"] == first.facts["sha256"]

@@ -4,10 +4,20 @@ from pathlib import Path
 import pytest
 
 from txlab.core.errors import RequestError
-from txlab.data.chat.messages import Item, read_chats, read_pairs, split
+from txlab.data.chat import forms
+from txlab.data.chat.messages import Item, split
+from txlab.data.chat.reading import OnError, read
 
 USER, BOT = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
 SYSTEM = {"role": "system", "content": "s"}
+
+
+def read_chats(found: list[Path], on_error: OnError = OnError.error) -> list[Item]:
+    return read(found, forms.chat, on_error).items
+
+
+def read_pairs(found: list[Path], on_error: OnError = OnError.error) -> list[Item]:
+    return read(found, forms.pair, on_error).items
 
 
 def write(folder: Path, *entries: object) -> list[Path]:
@@ -19,10 +29,10 @@ def write(folder: Path, *entries: object) -> list[Path]:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({"text": "x"}, "no key 'messages'; there are: text"),
+        ({"text": "x"}, "no key 'messages' or .*; there are: text"),
         ([], "JSON array; expected an object"),
         ({"messages": []}, "expected a list of messages"),
-        ({"messages": 5}, r"messages is 5; expected text or messages"),
+        ({"messages": 5}, "expected a list of messages, not 5"),
         ({"messages": ["x"]}, 'message 1 is "x"; expected role and content'),
         ({"messages": [USER, {"role": "assistant"}]}, "message 2: content is missing"),
         ({"messages": [USER, {**BOT, "content": None}]}, "message 2: content is null"),

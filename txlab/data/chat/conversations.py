@@ -1,106 +1,48 @@
 """What data of chats and data of pairs have in common: items, tokenizer, template, files."""
 
-import contextlib
 import copy
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from txlab.core.errors import RequestError
-from txlab.data.cache import absolute, cache_folder, key, whole
+from txlab.data import files
+from txlab.data.cache import cache_folder, key
 from txlab.data.chat import tasks
-from txlab.data.chat.items import Items, Kind, from_files, sha256, usable
-from txlab.data.chat.messages import Item
+from txlab.data.chat.forms import Entry, Read
+from txlab.data.chat.items import Items, sha256, usable
+from txlab.data.chat.messages import Item, split
 from txlab.data.chat.preview import marked
+from txlab.data.chat.reading import FAULTS, OnError, read
 from txlab.data.chat.rows import figures
+from txlab.data.chat.settings import Settings, TooLong, Unusable
 from txlab.data.chat.tasks import Level, Task
 from txlab.data.chat.template import Template
+from txlab.data.chat.written import DONE, Refused, write
 from txlab.data.problem import Problem
 from txlab.data.rows import Rows
 from txlab.data.source import Data
-from txlab.data.store import Store, StoreWriter
+from txlab.data.store import Store
 from txlab.data.tokenizer.making import obtain
 from txlab.data.tokenizer.tokenizer import Tokenizer
 
-VERSION = 1
+VERSION = 2
 """Raise when the same items and settings would give other files."""
-
-
-class TooLong(StrEnum):
-    """What becomes of chats that are longer than the context."""
-
-    cut = "cut"
-    """The end is cut off; dropped where nothing to learn is left."""
-    drop = "drop"
-    """Left out and counted."""
-    refuse = "refuse"
-    """The run is refused."""
-
-
-class Unusable(StrEnum):
-    """What becomes of items that cannot be learned from: no answer, an empty one, two equal."""
-
-    drop = "drop"
-    """Left out and counted."""
-    refuse = "refuse"
-    """The run is refused."""
-
-
 ASKED, LOOKED_AT = 200, 4
 """Held-out items that are answered at a validation: of tasks, and of a file."""
 
 
 class Conversations(Data):
-    """Items from a file, or made up by tasks, written as ids once and kept."""
+    """Items from files, or made up by tasks, written as ids once and kept."""
 
     @dataclass
-    class Config(Data.Config):
-        path: str | None = None
-        """A .jsonl file, a folder or pattern of them; None: made-up tasks."""
-        val_fraction: float = 0.05
-        """Part of a file's prompts that is held out for validation."""
-        tasks: list[Task] = field(default_factory=lambda: [Task.sort, Task.add, Task.copy])
-        """Tasks that items are made up by, in turn, where there is no path."""
-        level: Level = Level.easy
-        """How large the tasks' items are."""
-        n_train: int = 4000
-        """Items to train on; a small task may have fewer different ones."""
-        n_val: int = 240
-        """Items held out; at most a fifth of a task that has too few."""
-        n_asked: int | None = None
-        """Held-out items that are answered at each validation, and marked: `val/exact_match`. None:
-        200 of tasks; 4 of a file, unmarked, to be looked at."""
-        items_seed: int = 0
-        """Seed of the items; the run's own seed leaves them as they are."""
-        system: str | None = None
-        """System message for chats that have none."""
-        template: str | None = None
-        """File with a chat template (Jinja); None: the tokenizer's own."""
-        too_long: TooLong = TooLong.cut
-        """What becomes of items longer than the context."""
-        unusable: Unusable = Unusable.drop
-        """What becomes of items that cannot be learned from."""
-        cache_dir: str | None = None
-        """Folder for tokenizers and tokens; None: $XDG_CACHE_HOME/txlab or ~/.cache/txlab."""
-
-        def __post_init__(self) -> None:
-            super().__post_init__()
-            self.require(0 <= self.val_fraction < 1, "val_fraction", "a number from 0 to below 1")
-            self.require(self.path != "", "path", "a file, a folder or a pattern, or null")
-            self.require(bool(self.tasks), "tasks", f"some of {', '.join(Task)}")
-            self.require(len({*self.tasks}) == len(self.tasks), "tasks", "each task once")
-            self.require(self.n_train > 0, "n_train", "a number above 0")
-            self.require(self.n_val >= 0, "n_val", "0 or more")
-            self.require((self.n_asked or 0) >= 0, "n_asked", "0 or more, or null")
-            self.path, self.cache_dir = absolute(self.path), absolute(self.cache_dir)
-            self.template = absolute(self.template)
+    class Config(Settings):
+        pass
 
     stores: ClassVar[tuple[str, ...]]
     """Endings of the files that each part is written to."""
-    kind: ClassVar[Kind]
 
     def __init__(
         self,
@@ -113,12 +55,29 @@ class Conversations(Data):
         super().__init__(config, tokenizer, context=context, seed=seed)
         self.config: Conversations.Config = config
 
-    def write(self, items: Sequence[Item], writers: Sequence[StoreWriter]) -> None:
-        """Write the ids of items into one store for each of `stores`."""
+    def parse(self, entry: Entry, where: str) -> Read:
+        """The item of a line; RequestError with `where` for what cannot be read."""
+        raise NotImplementedError
+
+    def made(self, item: Item) -> Item:
+        """What is taken of a task's item."""
+        return item
+
+    def unusable(self, item: Item) -> str | None:
+        """Why nothing can be learned from an item, as the name of a count; None where it can."""
+        return None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides the ids beside items, tokenizer and template."""
+        return {}
+
+    def encode(self, item: Item) -> list[list[list[int]]]:
+        """Ids of an item for each of `stores`, as one or more documents."""
         raise NotImplementedError
 
     def rows(self, stores: Sequence[Store], items: Sequence[Item], dropped: Counter[str]) -> Rows:
-        """Rows over what `write` wrote, for this context; counts what is left out."""
+        """Rows over what `encode` gave, for this context; counts what is left out."""
         raise NotImplementedError
 
     def prepare(self) -> None:
@@ -132,10 +91,11 @@ class Conversations(Data):
             tokenizer=self.tokenizer.fingerprint,
             template=self.tokenizer.template,
             special=dict(self.tokenizer.special),
+            skip=self._skips,
+            **self.identity,
         )
         folder = cache / self.config.name / source
-        if not (folder / "done").exists():
-            self._write(folder, source)
+        self._write(folder, source)
         dropped = self.items.dropped.copy()
         self.train = self._rows(folder, source, "train", self.items.train, dropped)
         self.val = self._rows(folder, source, "val", self.items.val, dropped)
@@ -218,14 +178,29 @@ class Conversations(Data):
         dropped["too_long"] += 1
         return True
 
+    @property
+    def notes(self) -> list[str]:
+        ignored = self.items.origin.get("ignored_keys", {})
+        said = ", ".join(f"{name} ({n:,} lines)" for name, n in sorted(ignored.items()))
+        return [f"keys that are left alone: {said}"] if ignored else []
+
+    @property
+    def _skips(self) -> bool:
+        return self.config.on_error == OnError.skip
+
     def _gather(self) -> Items:
         config = self.config
         if config.path is not None:
-            found = from_files(config.path, config.val_fraction, self.kind)
+            paths = files.find(config.path)
+            reading = read(paths, self.parse, OnError(config.on_error))
+            train, val = split(reading.items, config.val_fraction)
+            origin = {"source": config.path, "files": len(paths), **reading.facts}
+            n, dropped = reading.unreadable, Counter({"unreadable": reading.unreadable})
+            found = Items(train, val, len(reading.items) + n, origin, +dropped)
         else:
             chosen, level = [Task(task) for task in config.tasks], Level(config.level)
             train, val = (
-                [self.kind.made(item) for item in part]
+                [self.made(item) for item in part]
                 for part in tasks.items(
                     chosen,
                     level,
@@ -237,7 +212,7 @@ class Conversations(Data):
             origin = {"source": f"tasks {', '.join(chosen)} ({level})"}
             found = Items(train, val, len(train) + len(val), origin, Counter())
         refuse = config.unusable == Unusable.refuse
-        return usable(found, self.kind, refuse=refuse, system=config.system)
+        return usable(found, self.unusable, refuse=refuse, system=config.system)
 
     def _obtain(self, cache: Path) -> Tokenizer:
         """The tokenizer, with the chosen template; a new one is trained on the rendered chats."""
@@ -252,7 +227,7 @@ class Conversations(Data):
 
         def train(fresh: Tokenizer) -> None:
             fresh.template = text or fresh.template
-            fresh.train(list(self.items.texts(Template(fresh))))
+            fresh.train(list(self.items.texts(Template(fresh), skip=self._skips)))
 
         source = key(items=self.items.sha256, template=text)
         made = obtain(self._tokenizer, cache=cache, source=source, train=train)
@@ -262,17 +237,23 @@ class Conversations(Data):
         return made
 
     def _write(self, folder: Path, source: str) -> None:
-        about = {
-            "vocab_size": self.tokenizer.vocab_size,
-            "tokenizer": self.tokenizer.fingerprint,
-            "source": source,
-        }
-        for part, items in (("train", self.items.train), ("val", self.items.val)):
-            with contextlib.ExitStack() as stack:
-                writers = [StoreWriter(folder / f"{part}.{end}", **about) for end in self.stores]
-                self.write(items, [stack.enter_context(writer) for writer in writers])
-        with whole(folder / "done") as stream:
-            stream.write(b"")
+        if not (folder / DONE).exists():
+            write(
+                folder,
+                {"train": self.items.train, "val": self.items.val},
+                self.stores,
+                self.encode,
+                skip=self._skips,
+                vocab_size=self.tokenizer.vocab_size,
+                tokenizer=self.tokenizer.fingerprint,
+                source=source,
+            )
+        refused = Refused.read(folder)
+        if any(refused.numbers.values()):
+            train, val = (set(refused.numbers[part]) for part in ("train", "val"))
+            self.items = self.items.without(train, val, "template_refused")
+            faults = [*self.items.origin.get("faults", []), *refused.faults]
+            self.items.origin = {**self.items.origin, "faults": faults[:FAULTS]}
 
     def _rows(
         self, folder: Path, source: str, part: str, items: Sequence[Item], dropped: Counter[str]

@@ -3,27 +3,13 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from txlab.core.errors import RequestError
-from txlab.data import files
-from txlab.data.chat.messages import Item, split
+from txlab.data.chat.messages import Item
 from txlab.data.chat.template import Template
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What sets chats and pairs apart."""
-
-    read: Callable[[Sequence[Path]], Iterator[Item]]
-    """The items of files."""
-    made: Callable[[Item], Item]
-    """What is taken of a task's item."""
-    unusable: Callable[[Item], str | None]
-    """Why nothing can be learned from an item, as the name of a count; None where it can."""
 
 
 @dataclass
@@ -42,39 +28,67 @@ class Items:
     @property
     def sha256(self) -> str:
         """Identity of the items and their split."""
-        parts = [[[i.messages, i.chosen, i.rejected] for i in part]
-                 for part in (self.train, self.val)]  # fmt: skip
+        parts = [[_identity(item) for item in part] for part in (self.train, self.val)]
         return sha256(json.dumps(parts))
 
-    def texts(self, template: Template) -> Iterator[str]:
-        """What a tokenizer is trained on: all of the training chats that is no control token."""
+    def texts(self, template: Template, *, skip: bool = False) -> Iterator[str]:
+        """What a tokenizer is trained on: all of the training chats that is no control token.
+
+        With `skip` a chat that the template refuses is passed over.
+        """
         for item in self.train:
-            with named(item):
-                for answer in [item.chosen, item.rejected] if item.chosen is not None else [None]:
-                    extra = [] if answer is None else [{"role": "assistant", "content": answer}]
-                    pieces = template.pieces([*item.messages, *extra])
-                    yield from (piece.text for piece in pieces if not piece.control)
+            try:
+                with named(item):
+                    found = [piece.text for chat in _chats(item) for piece in template.pieces(chat)
+                             if not piece.control]  # fmt: skip
+            except RequestError:
+                if not skip:
+                    raise
+                continue
+            yield from found
+
+    def without(self, train: Collection[int], val: Collection[int], reason: str) -> "Items":
+        """Those whose numbers are not named; the others are counted."""
+        dropped = self.dropped + Counter({reason: len(train) + len(val)})
+        left = [
+            [item for n, item in enumerate(part) if n not in numbers]
+            for part, numbers in ((self.train, train), (self.val, val))
+        ]
+        return replace(self, train=left[0], val=left[1], dropped=dropped)
 
 
-def from_files(path: str, val_fraction: float, kind: Kind) -> Items:
-    """The items of the files that `path` means."""
-    found = files.find(path)
-    read = list(kind.read(found))
-    train, val = split(read, val_fraction)
-    return Items(train, val, len(read), {"source": path, "files": len(found)}, Counter())
+def _identity(item: Item) -> list[Any]:
+    found = [item.messages, item.chosen, item.rejected]
+    return found if item.learned is None else [*found, item.learned]
 
 
-def usable(items: Items, kind: Kind, *, refuse: bool, system: str | None) -> Items:
+def _chats(item: Item) -> Iterator[list[dict[str, str]]]:
+    """The chat, or the prompt with each of its answers."""
+    answers = [answer for answer in (item.chosen, item.rejected) if answer is not None]
+    for answer in answers:
+        yield [*item.messages, {"role": "assistant", "content": answer}]
+    if not answers:
+        yield list(item.messages)
+
+
+def usable(
+    items: Items,
+    unusable: Callable[[Item], str | None],
+    *,
+    refuse: bool,
+    system: str | None,
+) -> Items:
     """Without those that cannot be learned from; `system` before chats that have no such message.
 
-    With `refuse` the first unusable one is a RequestError.
+    `unusable` says why nothing can be learned from an item, as the name of a count. With `refuse`
+    the first such one is a RequestError.
     """
     dropped: Counter[str] = Counter()
 
     def kept(part: Sequence[Item]) -> list[Item]:
         found = []
         for item in part:
-            reason = kind.unusable(item)
+            reason = unusable(item)
             if reason is None:
                 found.append(_with_system(item, system))
                 continue
@@ -85,13 +99,16 @@ def usable(items: Items, kind: Kind, *, refuse: bool, system: str | None) -> Ite
             dropped[reason] += 1
         return found
 
-    return replace(items, train=kept(items.train), val=kept(items.val), dropped=dropped)
+    train, val = kept(items.train), kept(items.val)
+    return replace(items, train=train, val=val, dropped=items.dropped + dropped)
 
 
 def _with_system(item: Item, text: str | None) -> Item:
     if text is None or item.messages[0]["role"] == "system":
         return item
-    return replace(item, messages=[{"role": "system", "content": text}, *item.messages])
+    messages = [{"role": "system", "content": text}, *item.messages]
+    learned = None if item.learned is None else tuple(n + 1 for n in item.learned)
+    return replace(item, messages=messages, learned=learned)
 
 
 class named:

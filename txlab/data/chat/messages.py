@@ -1,45 +1,58 @@
-"""Chats and preference pairs as they are written down: read from JSON lines, checked, split."""
+"""Chats, pairs and prompts as items: messages in an order that makes a chat, and their split."""
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from txlab.core.errors import RequestError
-from txlab.data import files
 
 Message = dict[str, str]
 """`role` and `content`."""
 ROLES = ("system", "user", "assistant")
+SPEAKERS = {"system": "system", "human": "user", "user": "user",
+            "gpt": "assistant", "assistant": "assistant"}  # fmt: skip
+"""Roles of messages that are written as `from` and `value`."""
+CALLS = ("tool_calls", "function_call")
+"""Keys of a message that say something beside its content."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """A chat; or, with `chosen` and `rejected`, a prompt and two answers to it."""
+    """A chat; or a prompt with its answer, `chosen`, and maybe one that is worse, `rejected`."""
 
     where: str
     """File and line, or the task it was made by."""
     messages: Sequence[Message]
     chosen: str | None = None
     rejected: str | None = None
+    learned: tuple[int, ...] | None = None
+    """Numbers of the messages that may be learned; None: all of the assistant's."""
 
     @property
     def prompt(self) -> Sequence[Message]:
         """What comes before the last answer."""
         if self.chosen is not None:
             return self.messages
-        last = max((n for n, m in enumerate(self.messages) if m["role"] == "assistant"), default=0)
-        return self.messages[:last]
+        return self.messages[: max(self.answers, default=0)]
 
     @property
     def answer(self) -> str:
         """The last answer, or the chosen one; empty where there is none."""
         if self.chosen is not None:
             return self.chosen
-        answers = [m["content"] for m in self.messages if m["role"] == "assistant"]
-        return answers[-1] if answers else ""
+        return self.messages[self.answers[-1]]["content"] if self.answers else ""
+
+    @property
+    def answers(self) -> list[int]:
+        """Numbers of the assistant's messages."""
+        return [n for n, message in enumerate(self.messages) if message["role"] == "assistant"]
+
+    @property
+    def taught(self) -> list[int]:
+        """Those of them that may be learned."""
+        return self.answers if self.learned is None else list(self.learned)
 
     @property
     def digest(self) -> bytes:
@@ -48,67 +61,61 @@ class Item:
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def read_chats(found: Sequence[Path]) -> Iterator[Item]:
-    """Chats of `{"messages": [{"role", "content"}, ...]}` lines; other keys are left alone."""
-    for where, entry in files.objects(found):
-        yield Item(where, conversation(_key(entry, "messages", where), where))
-
-
-def read_pairs(found: Sequence[Path]) -> Iterator[Item]:
-    """Pairs of `{"prompt", "chosen", "rejected"}` lines.
-
-    The prompt is a text or messages, the answers are texts or messages. Without a prompt it is what
-    both lists of messages begin with.
-    """
-    for where, entry in files.objects(found):
-        sides = [_key(entry, side, where) for side in ("chosen", "rejected")]
-        prompt = _prompt(entry.get("prompt"), where)
-        lists = [_messages(side, where) for side in sides if not isinstance(side, str)]
-        if prompt is None:
-            if len(lists) != 2:
-                raise RequestError(
-                    f"{where}: no key 'prompt', and 'chosen' and 'rejected' are not both lists of "
-                    "messages that begin with it."
-                )
-            prompt = _common(*lists)
-        chosen, rejected = (
-            side if isinstance(side, str) else _answer(_messages(side, where), prompt, where)
-            for side in sides
-        )
-        yield Item(where, _ordered(prompt, where), chosen, rejected)
-
-
 def conversation(value: Any, where: str) -> list[Message]:
     """Messages in an order that makes a chat; RequestError with `where` otherwise.
 
     A system message comes first or not at all, then a user's; the rest is free, so that one side
     may speak twice in a row.
     """
-    return _ordered(_messages(value, where), where)
+    return ordered(messages(value, where), where)
 
 
-def _messages(value: Any, where: str) -> list[Message]:
+def messages(value: Any, where: str) -> list[Message]:
+    """Messages written as `role` and `content`, or as `from` and `value`, in any order."""
     if not isinstance(value, list) or not value:
-        raise RequestError(f"{where}: expected a list of messages, not {_shown(value)}.")
-    found = []
-    for number, message in enumerate(value, 1):
-        at = f"{where}: message {number}"
-        if not isinstance(message, dict):
-            raise RequestError(f"{at} is {_shown(message)}; expected role and content.")
-        for name in ("role", "content"):
-            if not isinstance(message.get(name), str):
-                has = f"is {_shown(message[name])}" if name in message else "is missing"
-                raise RequestError(f"{at}: {name} {has}; expected a string.")
-        if message["role"] not in ROLES:
-            raise RequestError(
-                f"{at}: unknown role {message['role']!r}; there are: {', '.join(ROLES)}."
-            )
-        found.append({"role": message["role"], "content": message["content"]})
-    return found
+        raise RequestError(f"{where}: expected a list of messages, not {shown(value)}.")
+    return [message(entry, f"{where}: message {n}") for n, entry in enumerate(value, 1)]
 
 
-def _ordered(messages: list[Message], where: str) -> list[Message]:
-    roles = [message["role"] for message in messages]
+def message(entry: Any, at: str) -> Message:
+    """One message; what else it says is left alone, but for `CALLS`, which are refused."""
+    if not isinstance(entry, dict):
+        raise RequestError(f"{at} is {shown(entry)}; expected role and content.")
+    theirs = not {"role", "content"} & entry.keys() and {"from", "value"} & entry.keys()
+    names = ("from", "value") if theirs else ("role", "content")
+    role, content = entry.get(names[0]), _text(entry.get(names[1]))
+    for name, found in zip(names, (role, content), strict=True):
+        if not isinstance(found, str):
+            has = f"is {shown(entry[name])}" if name in entry else "is missing"
+            raise RequestError(f"{at}: {name} {has}; expected a string.")
+    known = SPEAKERS if theirs else {role: role for role in ROLES}
+    if role not in known:
+        raise RequestError(f"{at}: unknown role {role!r}; there are: {', '.join(known)}.")
+    if calls := [name for name in CALLS if entry.get(name)]:
+        raise RequestError(f"{at}: {calls[0]} cannot be learned; leave the line out.")
+    if entry.get("weight") not in (None, 0, 1):
+        raise RequestError(f"{at}: weight is {shown(entry['weight'])}; expected 0 or 1.")
+    return {"role": known[role], "content": content}
+
+
+def mute(value: Any) -> set[int]:
+    """Numbers of those messages that their `weight` of 0 keeps from being learned."""
+    return {n for n, entry in enumerate(value) if entry.get("weight") == 0}
+
+
+def _text(content: Any) -> Any:
+    """Parts of text as one text; anything else as it is."""
+    if not isinstance(content, list) or not content:
+        return content
+    parts = [part.get("text") for part in content if isinstance(part, Mapping)
+             and part.get("type", "text") == "text"]  # fmt: skip
+    texts = [text for text in parts if isinstance(text, str)]
+    return "".join(texts) if len(texts) == len(content) else content
+
+
+def ordered(found: list[Message], where: str) -> list[Message]:
+    """The messages themselves; RequestError where their order makes no chat."""
+    roles = [message["role"] for message in found]
     if "system" in roles[1:]:
         number = roles.index("system", 1) + 1
         raise RequestError(f"{where}: message {number} is the system's; that can only come first.")
@@ -120,45 +127,12 @@ def _ordered(messages: list[Message], where: str) -> list[Message]:
         )
     if not roles[first:]:
         raise RequestError(f"{where}: there is no message of a user.")
-    return messages
+    return found
 
 
-def _prompt(value: Any, where: str) -> list[Message] | None:
-    if isinstance(value, str):
-        return [{"role": "user", "content": value}]
-    return None if value is None else _messages(value, where)
-
-
-def _common(one: list[Message], other: list[Message]) -> list[Message]:
-    """What both begin with, but for the last message of either."""
-    n = 0
-    while n < min(len(one), len(other)) - 1 and one[n] == other[n]:
-        n += 1
-    return one[:n]
-
-
-def _answer(messages: list[Message], prompt: list[Message], where: str) -> str:
-    """The one answer that follows the prompt, which may be repeated before it."""
-    rest = messages[len(prompt) :] if messages[: len(prompt)] == prompt else messages
-    if len(rest) != 1 or rest[0]["role"] != "assistant":
-        roles = ", ".join(message["role"] for message in rest) or "none"
-        raise RequestError(
-            f"{where}: expected one message of the assistant after the prompt; there are: {roles}."
-        )
-    return rest[0]["content"]
-
-
-def _key(entry: Mapping[str, Any], name: str, where: str) -> Any:
-    if name not in entry:
-        raise RequestError(f"{where}: no key {name!r}; there are: {', '.join(entry) or 'none'}.")
-    value = entry[name]
-    if not isinstance(value, str | list):
-        raise RequestError(f"{where}: {name} is {_shown(value)}; expected text or messages.")
-    return value
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+def shown(value: Any) -> str:
+    """A value in one short line, as JSON writes it."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 

@@ -5,28 +5,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from txlab.core.errors import RequestError
+from txlab.data.chat import forms
 from txlab.data.chat.conversations import Conversations
-from txlab.data.chat.items import Kind, named
-from txlab.data.chat.messages import Item, read_pairs
+from txlab.data.chat.forms import Entry, Read
+from txlab.data.chat.messages import Item
 from txlab.data.chat.rows import PairRows
 from txlab.data.rows import Rows
 from txlab.data.source import data
-from txlab.data.store import Store, StoreWriter
-
-
-def _as_it_is(item: Item) -> Item:
-    return item
-
-
-def _unusable(item: Item) -> str | None:
-    if not (item.chosen or "").strip() or not (item.rejected or "").strip():
-        return "empty_side"
-    return "equal_sides" if item.chosen == item.rejected else None
+from txlab.data.store import Store
 
 
 @data("pairs")
 class Pairs(Conversations):
-    """Pairs of a JSONL file (`{"prompt", "chosen", "rejected"}`), or of made-up tasks.
+    """Pairs of files (prompt, chosen, rejected: texts or messages), or of made-up tasks.
 
     A batch has two rows for each pair, 2i with the chosen answer and 2i + 1 with the rejected one,
     after the same ids of the prompt; labels are the answers and their end tokens. `batch_size` and
@@ -36,26 +27,24 @@ class Pairs(Conversations):
 
     reads = "pairs"
     stores = ("tokens",)
-    kind = Kind(read_pairs, _as_it_is, _unusable)
 
     @dataclass
     class Config(Conversations.Config):
         pass
 
-    def write(self, items: Sequence[Item], writers: Sequence[StoreWriter]) -> None:
-        (tokens,) = writers
-        for item in items:
-            with named(item):
-                parts = self._parts_of(item)
-            for ids in parts:
-                tokens.add(ids)
-                tokens.end()
+    def parse(self, entry: Entry, where: str) -> Read:
+        return forms.pair(entry, where)
+
+    def unusable(self, item: Item) -> str | None:
+        if not (item.chosen or "").strip() or not (item.rejected or "").strip():
+            return "empty_side"
+        return "equal_sides" if item.chosen == item.rejected else None
 
     @property
     def sequence(self) -> float:
         return super().sequence / 2  # an item is two sequences, each with the prompt
 
-    def _parts_of(self, item: Item) -> list[list[int]]:
+    def encode(self, item: Item) -> list[list[list[int]]]:
         """Ids of the prompt and of either answer with its end token."""
         prompts, answers = [], []
         for content in (item.chosen, item.rejected):
@@ -68,7 +57,7 @@ class Pairs(Conversations):
             answers.append([i for i, own in zip(encoded.ids, mine, strict=True) if own])
         if prompts[0] != prompts[1]:
             raise RequestError("the chat template writes different prompts before the two answers.")
-        return [prompts[0], *answers]
+        return [[prompts[0], *answers]]
 
     def rows(self, stores: Sequence[Store], items: Sequence[Item], dropped: Counter[str]) -> Rows:
         (store,) = stores
