@@ -18,6 +18,7 @@ def more() -> dict[str, Mask]:
     valid = torch.ones(2, 23, dtype=torch.bool)
     valid[0, :7] = False
     valid[1, 19:] = False
+    spread = torch.arange(23).expand(2, -1) % torch.tensor([[3], [5]]) == 1
     index = torch.tensor([[3], [11]]) + torch.arange(5)
     behind = torch.where(torch.arange(5) < torch.tensor([[2], [5]]), index, 40)
     return masks() | {
@@ -32,6 +33,9 @@ def more() -> dict[str, Mask]:
         "documents, window, sinks, padding": Mask(
             23, 23, documents=documents, window=3, sinks=2, valid=valid
         ),
+        "window over padding": Mask(23, 23, window=3, valid=spread),
+        "window over padding, both ways": Mask(23, 23, causal=False, window=3, valid=spread),
+        "window over padding, sinks": Mask(23, 23, window=2, sinks=2, valid=spread | valid),
         "padding, window, sinks": Mask(23, 23, window=3, sinks=2, valid=valid),
         "chunk, window, sinks": Mask(5, 23, q_index=18, window=3, sinks=1),
         "uneven chunk, window, sinks": Mask(5, 23, q_index=index, window=3, sinks=1),

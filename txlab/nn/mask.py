@@ -27,7 +27,8 @@ class Mask:
     n_keys: int
     causal: bool = True
     window: int | None = None
-    """A query sees itself and the `window - 1` keys before it (and after it, when not causal)."""
+    """A query sees itself and the `window - 1` tokens before it (and after it, when not causal);
+    padding between them does not count."""
     sinks: int = 0
     """The first tokens of each document (of a row, without documents) that the window spares."""
     documents: Int[Tensor, "b t"] | None = None
@@ -58,7 +59,7 @@ class Mask:
         if self.causal:
             seen = seen & (key <= query)
         if self.window is not None:
-            distance = query - key
+            distance = self._place(b, query) - self._place(b, key)
             near = (distance < self.window) & (distance > -self.window)
             if self.sinks:
                 near = near | (self._rank(b, k) < self.sinks)
@@ -187,9 +188,39 @@ class Mask:
 
         def make() -> Tensor:
             b, h, q, k = self._axes(n_heads, device, queries, keys)
-            return score(h, self.index_of(b, q), self.key_of(b, k))
+            return score(h, self.query_place(b, q), self.key_place(b, k))
 
         return self.memo(("bias", score), make) if queries is None else make()
+
+    def query_place(self, b: Tensor, q: Tensor) -> Tensor:
+        """Where query q of row b stands among the row's tokens, for differences of places."""
+        return self._place(b, self.index_of(b, q))
+
+    def key_place(self, b: Tensor, k: Tensor) -> Tensor:
+        """The same of key k."""
+        return self._place(b, self.key_of(b, k))
+
+    def _place(self, b: Tensor, index: Tensor) -> Tensor:
+        return _at(self.places(), b, index) if self.gapped else index
+
+    @property
+    def gapped(self) -> bool:
+        """Whether padding may stand between tokens of a row, so that indices do not tell how far
+        apart two of them are. Read from `valid` once; a graph being traced takes it for granted."""
+        if self.valid is None or self.slots is not None:
+            return False
+        if "gapped" not in self._memo:
+            if torch.compiler.is_compiling():
+                return True
+            begun = (self.valid[:, 1:] & ~self.valid[:, :-1]).sum(1) + self.valid[:, 0]
+            self._memo["gapped"] = bool((begun > 1).any())
+        return self._memo["gapped"]
+
+    def places(self) -> Int[Tensor, "#b k"]:
+        """Number of tokens before each key in its row, padding left out."""
+        valid = self.valid
+        assert valid is not None
+        return self.memo(("places",), lambda: valid.cumsum(1) - valid.long())
 
     def _rank(self, b: Tensor, k: Tensor) -> Tensor:
         """How many tokens of its document (of its row) stand before key k of row b."""

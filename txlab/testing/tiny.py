@@ -94,6 +94,19 @@ def padded(lengths: Sequence[int], *, left: bool) -> Tensor:
     return index >= max(lengths) - counts if left else index < counts
 
 
+def paddings(lengths: Sequence[int]) -> dict[str, Tensor]:
+    """`valid` [b t] for rows of these lengths: padded left, right, and between their tokens."""
+    width = max(lengths)
+    spread = torch.zeros(len(lengths), width, dtype=torch.bool)
+    for row, n in enumerate(lengths):
+        spread[row, torch.arange(n) * width // max(n, 1)] = True
+    return {
+        "left": padded(lengths, left=True),
+        "right": padded(lengths, left=False),
+        "between": spread,
+    }
+
+
 def batch(rows: int = 2, length: int = 12, *, seed: int = 0) -> Batch:
     """Rows of two packed documents each, the last row padded at its end by three places."""
     ids = tokens(rows, length, seed=seed)

@@ -43,6 +43,16 @@ class WindowPlusOne(MHA):
         return mask.narrow(window=None if self.window is None else self.window + 1)
 
 
+@caught_by("window_counts_no_padding", "6 tokens among 6 pads (between)")
+class WindowOverPadding(MHA):
+    """Pads between two tokens count in their distance."""
+
+    def narrow(self, mask: Mask) -> Mask:
+        narrow = super().narrow(mask)
+        narrow._memo["gapped"] = False
+        return narrow
+
+
 @caught_by("window_in_decoding", "expected keys 6, 7, 8")
 class DecodesWithoutWindow(MHA):
     """The window is forgotten on the cache."""

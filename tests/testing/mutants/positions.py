@@ -58,7 +58,7 @@ class CastsItsFrequencies(RoPE):
 
 
 @caught_by("restarts_with_documents", "second document")
-@caught_by("padding_takes_no_position", "row of 3 tokens")
+@caught_by("padding_takes_no_position", "row of 4 tokens, padded left, on a full pass")
 class CountsByItself(Sinusoidal):
     """The place in the row, whatever the positions say."""
 

@@ -40,7 +40,13 @@ def bands(mask: Mask, size: int) -> Bands | None:
 def _reads(mask: Mask) -> bool:
     """Whether only the numbers of its tensors tell what a mask needs."""
     tensors = isinstance(mask.q_index, Tensor) or mask.documents is not None
-    return tensors or mask.spares_globals or (mask.sinks > 0 and mask.valid is not None)
+    padded = mask.valid is not None and (mask.sinks > 0 or _stretched(mask))
+    return tensors or mask.spares_globals or padded
+
+
+def _stretched(mask: Mask) -> bool:
+    """Whether a window spans more keys than it is wide: padding within it does not count."""
+    return mask.window is not None and mask.gapped
 
 
 FINE = 64
@@ -86,16 +92,10 @@ def _pieces(mask: Mask) -> tuple[tuple[int, ...], ...] | None:
 
 def _cut(mask: Mask, size: int, measured: bool) -> Bands:
     numbers = _measured(mask, size) if _reads(mask) else _plain(mask, size)
-    firsts, lasts, starts, sinks = numbers
+    lows, highs, starts, sinks = numbers
     n_blocks = -(-mask.n_keys // size)
     found = []
-    for first, last, start in zip(firsts, lasts, starts, strict=True):
-        low = 0 if mask.window is None else first - mask.window + 1
-        high = mask.n_keys - 1
-        if mask.causal:
-            high = last
-        elif mask.window is not None:
-            high = last + mask.window - 1
+    for low, high, start in zip(lows, highs, starts, strict=True):
         low = min(max(low, start, 0), mask.n_keys - 1) // size
         high = min(max(high, low * size), mask.n_keys - 1) // size
         before = [block for block in sinks if start // size <= block < low]
@@ -110,8 +110,8 @@ def _cut(mask: Mask, size: int, measured: bool) -> Bands:
 
 
 Numbers = tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]
-"""Of each run: lowest and highest key index of a query, lowest start of a document; blocks that
-hold a sink or a global key."""
+"""Of each run: lowest and highest index of a key within order and window, lowest start of a
+document; blocks that hold a sink or a global key."""
 
 
 def _plain(mask: Mask, size: int) -> Numbers:
@@ -119,8 +119,27 @@ def _plain(mask: Mask, size: int) -> Numbers:
     begins = range(0, mask.n_queries, size)
     firsts = [mask.q_index + begin for begin in begins]
     lasts = [mask.q_index + min(begin + size, mask.n_queries) - 1 for begin in begins]
+    lows, highs = _within(mask, firsts, lasts)
     n_sinks = min(mask.sinks, mask.n_keys)
-    return firsts, lasts, [0] * len(firsts), range(-(-n_sinks // size))
+    return lows, highs, [0] * len(firsts), range(-(-n_sinks // size))
+
+
+def _within(
+    mask: Mask, firsts: Sequence[int], lasts: Sequence[int]
+) -> tuple[Sequence[int], Sequence[int]]:
+    """Lowest and highest index of a key that order and window leave to queries of these indices."""
+    back = mask.n_keys if mask.window is None else mask.window - 1
+    lows = [first - back for first in firsts]
+    return lows, lasts if mask.causal else [last + back for last in lasts]
+
+
+def _reach(mask: Mask) -> tuple[Tensor, Tensor]:
+    """The same of each query [b q] of a row with padding in the window."""
+    assert mask.window is not None
+    places, back = mask.places(), mask.window - 1
+    last = torch.arange(mask.n_keys, device=places.device).expand_as(places)
+    low = torch.searchsorted(places, places - back)
+    return low, last if mask.causal else torch.searchsorted(places, places + back, right=True) - 1
 
 
 def _measured(mask: Mask, size: int) -> Numbers:
@@ -131,8 +150,9 @@ def _measured(mask: Mask, size: int) -> Numbers:
     if isinstance(index, int):
         index = torch.arange(index, index + mask.n_queries, device=carrier.device)[None]
     # Padding behind a cache has an index beyond all keys; it sees nothing that counts.
-    low = _runs(index, size, mask.n_keys).amin((0, 2))
-    high = _runs(index.masked_fill(index >= mask.n_keys, -1), size, -1).amax((0, 2))
+    stretched = _stretched(mask)
+    low, high = _reach(mask) if stretched else (index, index.masked_fill(index >= mask.n_keys, -1))
+    low, high = _runs(low, size, mask.n_keys).amin((0, 2)), _runs(high, size, -1).amax((0, 2))
     starts = torch.zeros_like(low)
     if mask.documents is not None:
         sorted_ = (mask.documents[:, 1:] >= mask.documents[:, :-1]).all()
@@ -142,13 +162,11 @@ def _measured(mask: Mask, size: int) -> Numbers:
         starts = (_runs(begun, size, mask.n_keys).amin((0, 2)) * sorted_).to(low.dtype)
     numbers = torch.cat([low, high, starts, _spared(mask, size, carrier.device)]).tolist()
     n = len(low)
-    holds = numbers[3 * n :]
-    return (
-        numbers[:n],
-        numbers[n : 2 * n],
-        numbers[2 * n : 3 * n],
-        [block for block, sink in enumerate(holds) if sink],
-    )
+    lows, highs = numbers[:n], numbers[n : 2 * n]
+    if not stretched:
+        lows, highs = _within(mask, lows, highs)
+    holds = [block for block, sink in enumerate(numbers[3 * n :]) if sink]
+    return lows, highs, numbers[2 * n : 3 * n], holds
 
 
 def _runs(x: Tensor, size: int, fill: int) -> Tensor:

@@ -93,6 +93,8 @@ class Flex(Backend):
         def make() -> Any:
             if mask.documents is not None or mask.valid is not None:
                 mask.ranks()  # made here: inside the predicate there is only a trace
+            if mask.gapped:
+                mask.places()
             rows = mask.rows
 
             def seen(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
@@ -122,7 +124,7 @@ def _modified(mask: Mask, score: Score | None, softcap: float | None) -> Any:
             value = softcap * torch.tanh(value / softcap)
         if score is not None:
             row = b if rows > 1 else b * 0
-            value = value + score(h, mask.index_of(row, q), mask.key_of(row, k))
+            value = value + score(h, mask.query_place(row, q), mask.key_place(row, k))
         return value
 
     return modified

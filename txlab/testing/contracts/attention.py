@@ -70,11 +70,10 @@ def causal_by_gradient(subject: Subject) -> None:
 
 @contract(ATTENTION)
 def padding_isolated(subject: Subject) -> None:
-    """Real tokens have the outputs they have alone, whatever pads stand left or right of them."""
+    """Real tokens have the outputs they have alone, wherever in the row pads stand."""
     built = rotary(subject)
     lengths = (3, 8, 5)
-    for left in (True, False):
-        valid = tiny.padded(lengths, left=left)
+    for side, valid in tiny.paddings(lengths).items():
         positions = (valid.cumsum(1) - 1).clamp(min=0)
         x = built.inputs(3, 8)
         for fill in (0.0, GARBAGE):
@@ -82,7 +81,6 @@ def padding_isolated(subject: Subject) -> None:
             y = built(x, mask=Mask(8, 8, valid=valid), positions=positions)
             finite(y, "output of a padded batch")
             for row in range(3):
-                side = "left" if left else "right"
                 alone = built(x[row, valid[row]][None])[0]
                 same(y[row, valid[row]], alone, f"row of {lengths[row]} tokens, padded {side}")
 

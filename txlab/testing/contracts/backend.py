@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from txlab.core.errors import RequestError
+from txlab.nn.blocks import BlockGraph
 from txlab.nn.mask import Mask
 from txlab.testing import tiny
 from txlab.testing.assertions import differ, expect, finite, refused, same
@@ -47,7 +48,11 @@ def definition(
                 if softcap is not None:
                     scores = softcap * torch.tanh(scores / softcap)
                 if score is not None:
-                    scores = scores + score(at[1], mask.index_of(at[0], at[2]), keys).double()
+                    query, places = mask.index_of(at[0], at[2]), keys
+                    if mask.valid is not None:
+                        places = torch.tensor([int(mask.valid[b, :n].sum()) for n in keys])
+                        query = places[query]
+                    scores = scores + score(at[1], query, places).double()
                 terms = scores[seen].exp()
                 total = terms.sum() + (0 if sink_logit is None else sink_logit[h].double().exp())
                 values = terms @ v[b, g, seen].double()
@@ -63,7 +68,10 @@ def masks(t: int = 7) -> dict[str, Mask]:
     """One mask of each kind, for t queries; the cached ones have more keys."""
     valid = torch.ones(2, t, dtype=torch.bool)
     valid[0, : t // 2] = False
+    between = torch.arange(t).expand(2, -1) % torch.tensor([[3], [t]]) != 1
     documents = torch.stack([torch.arange(t) > 2, torch.arange(t) > 4]).long()
+    named = torch.arange(t).expand(2, -1) % torch.tensor([[4], [t]]) == 1
+    graph = BlockGraph(size=1, n_random=1, n_window=1, n_global=1)
     index = torch.tensor([[t], [t - 3]]) + torch.arange(3)
     order = torch.tensor([1, 0, -1, 2 * t])  # the last slot is an empty one
     return {
@@ -71,12 +79,21 @@ def masks(t: int = 7) -> dict[str, Mask]:
         "full": Mask(t, t, causal=False),
         "causal with left padding": Mask(t, t, valid=valid),
         "full with padding": Mask(t, t, causal=False, valid=valid),
+        "padding between tokens": Mask(t, t, valid=between),
         "documents": Mask(t, t, documents=documents),
         "documents with padding": Mask(t, t, documents=documents, valid=valid),
         "window": Mask(t, t, window=2),
         "window and sinks": Mask(t, t, window=2, sinks=1),
         "sinks of documents": Mask(t, t, documents=documents, valid=valid, window=1, sinks=2),
         "two-sided window": Mask(t, t, causal=False, window=2),
+        "window over padding": Mask(t, t, valid=between, window=2),
+        "global tokens": Mask(t, t, window=2, spares_globals=True, globals_=named),
+        "global tokens, both ways, padding": Mask(
+            t, t, causal=False, window=1, spares_globals=True, globals_=named, valid=between
+        ),
+        "random blocks": Mask(t, t, blocks=graph),
+        "random blocks, both ways": Mask(t, t, causal=False, blocks=graph),
+        "random blocks of documents": Mask(t, t, documents=documents, valid=valid, blocks=graph),
         "one query on a cache": Mask(1, t, q_index=t - 1),
         "window on a cache": Mask(1, t, q_index=t - 1, window=3),
         "chunk on a cache": Mask(3, t + 3, q_index=t),
@@ -128,7 +145,12 @@ def scores_and_caps(subject: Subject) -> None:
     for how in (scored, cap, sink, scored | cap, scored | cap | sink):
         if kernel(subject, *how) is None:
             continue
-        for name in ("causal", "causal with left padding", "uneven rows on a cache"):
+        for name in (
+            "causal",
+            "causal with left padding",
+            "padding between tokens",
+            "uneven rows on a cache",
+        ):
             mask = masks()[name]
             q, k, v = (
                 heads(4, mask.n_queries, 1),

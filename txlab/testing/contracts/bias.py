@@ -69,7 +69,7 @@ def biases_every_backend(subject: Subject) -> None:
 
 @contract("model.pos", when=scores)
 def biases_by_distance_in_tokens(subject: Subject) -> None:
-    """A row behind pads, and a document behind another, has the outputs that it has alone."""
+    """A row behind or among pads, a document behind another: outputs are those it has alone."""
     built = around(subject, "math")
     assert built is not None
     x = built.inputs(1, 9)
@@ -78,6 +78,10 @@ def biases_by_distance_in_tokens(subject: Subject) -> None:
     same(padded[:, 4:], alone, "row behind pads")
     packed = built(x, mask=Mask(9, 9, documents=(torch.arange(9) > 3).long()[None]))
     same(packed[:, 4:], alone, "second document of a packed row")
+    at = torch.tensor([0, 2, 3, 6, 8])
+    valid = torch.zeros(1, 9, dtype=torch.bool).index_fill(1, at, True)
+    spread = built(x, mask=Mask(9, 9, valid=valid))
+    same(spread[:, at], built(x[:, at]), "row with pads between its tokens")
 
 
 @contract("model.pos", when=scores)

@@ -98,13 +98,18 @@ def restarts_with_documents(subject: Subject) -> None:
 
 
 @contract(POSITION)
+@torch.no_grad()
 def padding_takes_no_position(subject: Subject) -> None:
-    """A left-padded row has the logits it has alone: pads are not counted."""
+    """A padded row has the states it has alone, on a cache or not: pads are not counted."""
     model = tiny.model(pos=subject.config())
-    tokens, valid = tiny.tokens(2, 8), tiny.padded((3, 8), left=True)
-    states = model(tokens, valid=valid).states
-    same(states[0, 5:], model(tokens[:1, 5:]).states[0], "row of 3 tokens behind 5 pads", 1e-5)
-    same(states[1], model(tokens[1:]).states[0], "row without pads", 1e-5)
+    tokens = tiny.tokens(2, 8)
+    for side, valid in tiny.paddings((4, 8)).items():
+        for what, cache in (("a full pass", None), ("a cache", model.new_cache(2, 8))):
+            states = model(tokens, valid=valid, cache=cache).states
+            for row, at in enumerate(valid):
+                alone = model(tokens[row : row + 1, at]).states[0]
+                n = f"row of {len(alone)} tokens, padded {side}, on {what}"
+                same(states[row, at], alone, n, 1e-5)
 
 
 @contract(POSITION)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from txlab.nn.mask import Mask
 from txlab.testing import tiny
 from txlab.testing.assertions import differ, expect, same
 from txlab.testing.contracts.attention import ATTENTION, alike, influence, rotary
@@ -87,6 +88,19 @@ def last_state(model: torch.nn.Module, tokens: Tensor, cached: bool) -> Tensor:
         return model(tokens).states[:, -1]
     cache = model.new_cache(1, tokens.shape[1])  # pyright: ignore[reportCallIssue]
     return [model(token, cache=cache).states[:, -1] for token in tokens.split(1, dim=1)][-1]
+
+
+@contract(ATTENTION, when=windowed)
+@torch.no_grad()
+def window_counts_no_padding(subject: Subject) -> None:
+    """Two tokens are as far apart as there are tokens between them: pads do not count."""
+    built = rotary(subject, window=W)
+    x = built.inputs(1, 12)
+    for side, valid in tiny.paddings((6, 12)).items():
+        mask = Mask(12, 12, valid=valid[:1])
+        at, positions = valid[0], (valid[:1].cumsum(1) - 1).clamp(min=0)
+        found = built(x, mask=mask, positions=positions)[:, at]
+        same(found, built(x[:, at]), f"window={W}, 6 tokens among 6 pads ({side})", 1e-5)
 
 
 @contract(ATTENTION, when=windowed)
