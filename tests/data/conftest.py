@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 
 from txlab.data import Text, data
+from txlab.data.shards import Shards
 from txlab.data.store import Store, StoreWriter
 from txlab.data.tokenizer import BPE
 
@@ -16,16 +17,16 @@ settings.load_profile("data")
 
 
 @pytest.fixture(scope="session")
-def make_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Store]:
+def make_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Shards]:
     """Write documents, given as lists of ids, into a store and open it."""
 
-    def make(documents: Sequence[Sequence[int]], vocab_size: int = 1000) -> Store:
+    def make(documents: Sequence[Sequence[int]], vocab_size: int = 1000) -> Shards:
         file = tmp_path_factory.mktemp("store") / "some.tokens"
         with StoreWriter(file, vocab_size=vocab_size, tokenizer="t", source="s") as writer:
             for ids in documents:
                 writer.add(list(ids))
                 writer.end()
-        return Store(file, vocab_size=vocab_size)
+        return Shards([Store(file, vocab_size=vocab_size)])
 
     return make
 

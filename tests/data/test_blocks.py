@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from txlab.data import IGNORE
 from txlab.data.blocks import Blocks
-from txlab.data.store import Store
+from txlab.data.shards import Shards
 
 PAD, EOS = 2, 1
-Make = Callable[..., Store]
+Make = Callable[..., Shards]
 
 
 def documents(*lengths: int) -> list[list[int]]:

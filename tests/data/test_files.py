@@ -49,7 +49,7 @@ BAD = {
     "a list": (b'["text"]', "line 1, byte 0: this is a JSON array; expected an object with 'text'"),
     "a number": (b"\n5", "line 2, byte 1: this is a JSON number"),
     "no field": (b' {"body": "a", "id": 3}', "byte 1: no field 'text' .*: body, id."),
-    "no string": (b'{"text": null}', "byte 0: field 'text' is a JSON null; expected a string"),
+    "no string": (b'{"text": null}', "byte 0: field 'text' holds null; expected a string"),
     "surrogate": (b'{"text": "ab\\ud800"}', r"character 2 of 'text' is \\ud800"),
     "two objects": (b'{"text": "a"}{"text": "b"}', "line 1, byte 13: Extra data"),
     "after a BOM": (b"\xef\xbb\xbf{]", "line 1, byte 4: Expecting property name"),
@@ -76,7 +76,7 @@ def test_other_fields(tmp_path: Path) -> None:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    for name in ("b.txt", "a.md", "c.jsonl", "d.csv", ".hidden.txt", "sub/e.TXT", ".git/f.txt"):
+    for name in ("b.txt", "a.md", "c.jsonl", "d.pdf", ".hidden.txt", "sub/e.TXT", ".git/f.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("{}")
     return tmp_path
@@ -100,8 +100,8 @@ def test_folders_files_and_patterns(tree: Path) -> None:
     ("path", "reason"),
     [
         ("nowhere.txt", "there is no such file"),
-        ("d.csv", r"expected a file ending in \.txt, \.md, \.jsonl"),
-        ("*.csv", "of 1 matches none is"),
+        ("d.pdf", r"expected a file ending in \.txt, \.md, \.jsonl"),
+        ("*.pdf", "of 1 matches none is"),
         ("*.zip", "of 0 matches none is"),
         (".git/nothing", "there is no such file"),
     ],

@@ -1,78 +1,104 @@
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txlab.data.split import Split, choose, cut_at, digest
+from txlab.data import split
+from txlab.data.split import Split, aligned, choose, cut_at, cut_parts, digest, groups, slices
 
 
-def marks(texts: list[str]) -> list[tuple[bytes, int]]:
-    return [(digest(text), len(text.encode())) for text in texts]
+def marks(texts: list[str]) -> split.Marks:
+    return split.marks(b"".join(map(digest, texts)))
+
+
+def chosen(texts: list[str], fraction: float) -> Split:
+    return choose(marks(texts), np.array([len(text.encode()) for text in texts]), fraction)
+
+
+def sides(texts: list[str], found: Split) -> dict[str, tuple[bool, float]]:
+    """What becomes of each text; fails where equal texts differ."""
+    mine: dict[str, tuple[bool, float]] = {}
+    for text, held_out, cut in zip(texts, found.held_out, found.cut, strict=True):
+        assert mine.setdefault(text, (held_out, cut)) == (held_out, cut)
+    return mine
 
 
 def test_about_the_fraction_is_held_out() -> None:
     texts = [f"document {i} " * (1 + i % 7) for i in range(500)]
-    split = choose(marks(texts), 0.1)
-    held_out = sum(len(t) for t in texts if digest(t) in split.held_out)
+    found = chosen(texts, 0.1)
+    held_out = sum(len(t) for t, out in zip(texts, found.held_out, strict=True) if out)
     assert 0.1 <= held_out / sum(map(len, texts)) <= 0.125
-    assert split.rule == "whole documents are held out"
+    assert found.rule == "whole documents are held out"
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=20), st.floats(0.01, 0.5))
-def test_nothing_is_lost_and_order_does_not_matter(texts: list[str], fraction: float) -> None:
-    split = choose(marks(texts), fraction)
+def test_equal_texts_stay_together_and_order_does_not_matter(
+    texts: list[str], fraction: float
+) -> None:
     mixed = random.Random(0).sample(texts, len(texts))
-    assert choose(marks(mixed), fraction) == split
-    for text in texts:
-        assert "".join(part for _, part in split.parts(text)) == text
-    sides = {}
-    for text in texts:  # leak-free: equal documents are on one side
-        for place, (held_out, part) in enumerate(split.parts(text)):
-            assert sides.setdefault((text, place, part), held_out) == held_out
+    assert sides(mixed, chosen(mixed, fraction)) == sides(texts, chosen(texts, fraction))
 
 
 def test_the_smallest_digests_are_held_out() -> None:
-    found = marks([f"text {i:03d}" for i in range(200)])
-    wanted = sorted(mark for mark, _ in found)[:20]
-    assert choose(found, 0.1).held_out == frozenset(wanted)
+    texts = [f"text {i:03d}" for i in range(200)]
+    found = chosen(texts, 0.1)
+    wanted = sorted(texts, key=digest)[:20]
+    assert {t for t, out in zip(texts, found.held_out, strict=True) if out} == set(wanted)
 
 
 def test_copies_count_together() -> None:
-    found = marks([f"text {i:03d}" for i in range(200)])
-    copied = min(found)
-    split = choose([*found, *[copied] * 200], 0.1)
-    assert copied[0] not in split.held_out
-    assert len(split.held_out) == 40
+    texts = [f"text {i:03d}" for i in range(200)]
+    copied = min(texts, key=digest)
+    found = sides([*texts, *[copied] * 200], chosen([*texts, *[copied] * 200], 0.1))
+    assert not found[copied][0]
+    assert sum(out for out, _ in found.values()) == 40
 
 
 def test_both_sides_have_text() -> None:
     for n in range(1, 30):
         texts = [f"{i} words of a document of its own " * 20 for i in range(n)]
-        split = choose(marks(texts), 0.05)
-        sides = [held_out for text in texts for held_out, part in split.parts(text) if part]
-        assert {True, False} == set(sides), n
+        found = chosen(texts, 0.05)
+        assert found.held_out.any() != found.cut.any(), n
+        assert not found.held_out.all(), n
 
 
 def test_a_single_document_is_cut_near_its_end() -> None:
     text = "".join(f"line {i}\n" for i in range(1000))
-    split = choose(marks([text]), 0.05)
-    (first, head), (second, tail) = split.parts(text)
-    assert (first, second) == (False, True)
-    assert head.endswith("\n")
-    assert head + tail == text
-    assert 0.045 < len(tail) / len(text) < 0.06
-    assert split.rule == "the end of the longest document is held out"
+    found = chosen([text], 0.05)
+    assert found.rule == "the end of the longest document is held out"
+    place = cut_at(text, found.cut[0])
+    assert text[:place].endswith("\n")
+    assert 0.045 < 1 - place / len(text) < 0.06
 
 
 def test_copies_of_a_cut_document_are_cut_alike() -> None:
-    split = choose(marks(["some text that comes twice"] * 2), 0.2)
-    assert len(split.held_out) == 0
-    assert split.cut == digest("some text that comes twice")
+    found = chosen(["some text that comes twice"] * 2, 0.2)
+    assert not found.held_out.any()
+    assert found.cut.tolist() == [0.2, 0.2]
 
 
 def test_no_fraction_holds_nothing_out() -> None:
-    assert choose(marks(["a", "b"]), 0.0) == Split(frozenset())
+    for found in (chosen(["a", "b"], 0.0), chosen([], 0.5)):
+        assert not found.held_out.any()
+        assert found.rule == "nothing is held out"
+
+
+def test_groups_are_in_the_order_of_digests() -> None:
+    texts = ["b", "a", "b", "c", "a"]
+    group, first = groups(marks(texts))
+    assert [texts[i] for i in first] == sorted(set(texts), key=digest)
+    assert [texts[first[g]] for g in group] == texts
+    assert first.tolist() == [texts.index(texts[i]) for i in first]
+
+
+def test_what_one_source_holds_out_no_other_trains_on() -> None:
+    texts = ["a", "b", "c", "a", "b", "c"]
+    own = Split(np.array([1, 0, 0, 0, 0, 0], bool), np.array([0, 0, 0, 0.5, 0.3, 0.0]))
+    both = aligned(marks(texts), own)
+    assert both.held_out.tolist() == [True, False, False, True, False, False]
+    assert both.cut.tolist() == [0, 0.3, 0, 0, 0.3, 0]
 
 
 @pytest.mark.parametrize(
@@ -90,3 +116,22 @@ def test_neither_part_of_a_cut_text_is_blank(text: str, fraction: float) -> None
         place = cut_at(padded, min(fraction, 1 - 1 / len(text)))
         assert padded[:place].strip()
         assert padded[place:].strip()
+
+
+@given(
+    st.lists(st.text(" \nab", max_size=9), min_size=1, max_size=9),
+    st.floats(0.01, 0.99),
+    st.integers(0, 40),
+    st.integers(0, 40),
+)
+def test_a_text_in_parts_is_cut_as_a_whole_one(
+    parts: list[str], fraction: float, begin: int, length: int
+) -> None:
+    parts = ["a", *parts]
+    text = "".join(parts)
+    place, before, after = cut_parts(lambda: parts, fraction)
+    assert place == cut_at(text, fraction)
+    assert before == bool(text[:place].strip())
+    assert after == bool(text[place:].strip())
+    assert "".join(slices(parts, begin, begin + length)) == text[begin : begin + length]
+    assert "".join(slices(parts, begin, None)) == text[begin:]

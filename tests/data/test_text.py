@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +11,9 @@ import pytest
 import torch
 
 from txlab.core.errors import RequestError, RunError
-from txlab.data import IGNORE, Data, Text, collection, data
+from txlab.data import IGNORE, Data, Text, data, encoding
 from txlab.data.text import Documents
-from txlab.data.tokenizer import BPE, bpe
+from txlab.data.tokenizer import BPE
 
 Make = Callable[..., Text]
 PROSE = "It was the best of lines, it was the worst of lines; number {i} of them all.\n"
@@ -58,8 +59,8 @@ def test_all_documents_arrive_once_on_one_side(make_text: Make, tmp_path: Path) 
 def test_long_documents_are_one_document(
     make_text: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bpe, "SPAN", 40)
-    monkeypatch.setattr(collection, "BATCH", 100)
+    monkeypatch.setattr(sys.modules[BPE.pieces.__module__], "SPAN", 40)
+    monkeypatch.setattr(encoding, "BATCH", 100)
     made = make_text(path=write(tmp_path / "a.jsonl"), val_fraction=0.2)
     wanted = [json.loads(line)["text"] for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert Counter(texts(made, "train") + texts(made, "val")) == Counter(wanted)
@@ -181,12 +182,14 @@ def test_bad_input_leaves_no_half_written_cache(make_text: Make, tmp_path: Path)
 
 def test_a_damaged_cache_is_refused_by_name(make_text: Make, tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl")
-    file = Path(make_text(path=path).facts["cache"]) / "train.tokens"
+    file = Path(make_text(path=path).facts["cache"]) / "train-00000.tokens"
     file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(RequestError, match=r"train\.tokens: it has .*; delete it and run again"):
+    with pytest.raises(
+        RequestError, match=r"train-00000\.tokens: it has .*; delete it and run again"
+    ):
         make_text(path=path)
     file.unlink()
-    with pytest.raises(RequestError, match=r"train\.tokens: it cannot be read"):
+    with pytest.raises(RequestError, match=r"train-00000\.tokens: it cannot be read"):
         make_text(path=path)
 
 

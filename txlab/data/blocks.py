@@ -8,7 +8,7 @@ import torch
 
 from txlab.data.batch import IGNORE, Batch
 from txlab.data.rows import Rows
-from txlab.data.store import Store
+from txlab.data.shards import Shards
 
 
 class Blocks(Rows):
@@ -24,7 +24,7 @@ class Blocks(Rows):
     Without, a row is one text: no documents, no positions, `valid` only in a batch with padding.
     """
 
-    def __init__(self, store: Store, *, context: int, pad_id: int, isolate: bool = True) -> None:
+    def __init__(self, store: Shards, *, context: int, pad_id: int, isolate: bool = True) -> None:
         self.store = store
         self.context = context
         self._pad_id = pad_id
@@ -36,7 +36,7 @@ class Blocks(Rows):
     @property
     def supervised(self) -> int:
         """Targets of one epoch: all tokens but each document's first."""
-        return self.store.header.count - self.store.header.documents
+        return self.store.count - self.store.documents
 
     def __getitem__(self, index: int) -> Batch:
         batch: Any = self.batch([index])
@@ -49,7 +49,7 @@ class Blocks(Rows):
         begin = rows * width
         tokens = np.full((len(rows), width + 1), self._pad_id, dtype=np.int64)
         for row, start in enumerate(begin):
-            part = self.store.tokens[start : start + width + 1]
+            part = self.store.read(int(start), int(start) + width + 1)
             tokens[row, : len(part)] = part
         first = self._first(begin)
         labels = np.where(first[:, 1:], IGNORE, tokens[:, 1:])
@@ -73,11 +73,10 @@ class Blocks(Rows):
 
     def _first(self, begin: np.ndarray) -> np.ndarray:
         """[b, context + 1] bool: a document's first token (or the end of them all)."""
-        offsets, width = self.store.offsets, self.context + 1
-        low, high = np.searchsorted(offsets, begin), np.searchsorted(offsets, begin + width)
-        counts = high - low
-        row = np.repeat(np.arange(len(begin)), counts)
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        width = self.context + 1
         first = np.zeros((len(begin), width), dtype=bool)
-        first[row, offsets[np.repeat(low, counts) + within] - begin[row]] = True
+        for row, start in enumerate(begin.tolist()):
+            first[row, self.store.starts(start, start + width) - start] = True
+            if start < self.store.count < start + width:
+                first[row, self.store.count - start] = True
         return first

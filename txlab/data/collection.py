@@ -1,170 +1,235 @@
-"""The documents of some files: counted, split, tokenised, written."""
+"""The documents of some sources: counted, split, tokenised, written."""
 
+import contextlib
 import functools
+import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from txlab.core.errors import RequestError, RunError
 from txlab.data import files
 from txlab.data.cache import whole
-from txlab.data.split import Split, choose, digest
-from txlab.data.store import Store, StoreWriter
+from txlab.data.encoding import Document, encoded, pieces
+from txlab.data.filter import Fate, Filter
+from txlab.data.formats import Record, records
+from txlab.data.shards import Shards, ShardWriter, entropy, open_shards
+from txlab.data.split import cut_parts, slices
+from txlab.data.survey import Census, Survey
 from txlab.data.tokenizer.tokenizer import Tokenizer
 
 PARTS = ("train", "val")
-BATCH = 1 << 20
-"""Characters tokenised at once."""
+
+
+class OnError(StrEnum):
+    """What becomes of input that cannot be read."""
+
+    error = "error"
+    """The run is refused."""
+    skip = "skip"
+    """It is left out and counted."""
 
 
 @dataclass(frozen=True)
-class Survey:
-    """What one reading of all documents found."""
+class Source:
+    """Files that belong together."""
 
-    split: Split
-    documents: int
-    blank: int
-    """Documents of nothing but white space, left out."""
-    bytes: int
+    name: str
+    path: str
+    """As it was asked for."""
+    files: Sequence[Path]
+    field: str
+    """Field of the text in records that have fields."""
 
 
 class Collection:
-    """Documents of text files, read anew (never all in memory) each time they are gone through."""
+    """Documents of files, read anew (never all in memory) each time they are gone through."""
 
-    def __init__(self, path: str, found: Sequence[Path], field: str, val_fraction: float) -> None:
-        self.path = path
-        self.sha256 = files.digest(found)
-        self._files = found
-        self._field = field
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        *,
+        val_fraction: float = 0.0,
+        wanted: Filter | None = None,
+        dedup: bool = False,
+        on_error: OnError = OnError.error,
+    ) -> None:
+        self.sources = sources
+        self.path = ", ".join(source.path for source in sources)
+        self.sha256 = self._digest()
         self._val_fraction = val_fraction
-
-    def texts(self) -> Iterator[str]:
-        """Every document that is not blank."""
-        return (text for text in files.documents(self._files, self._field) if not _blank(text))
+        self._wanted = wanted or Filter()
+        self._dedup, self._on_error = dedup, OnError(on_error)
 
     @property
     def identity(self) -> dict[str, Any]:
         """All that decides the documents and their split."""
-        kinds = [file.suffix.lower() for file in self._files]
         return {
             "text": self.sha256,
-            "kinds": kinds,
-            "field": self._field,
+            "kinds": [[file.suffixes[-2:] for file in s.files] for s in self.sources],
+            "fields": [source.field for source in self.sources],
             "val_fraction": self._val_fraction,
+            "wanted": asdict(self._wanted),
+            "dedup": self._dedup,
+            "on_error": self._on_error,
         }
 
     @functools.cached_property
     def survey(self) -> Survey:
-        """Counts and split; RequestError where a file is bad or there is no text at all."""
-        seen: list[tuple[bytes, int]] = []
-        blank = 0
-        for text in files.documents(self._files, self._field):
-            if _blank(text):
-                blank += 1
-            else:
-                seen.append((digest(text), len(text.encode())))
-        if not seen:
-            what = f"{blank} blank documents" if blank else "nothing"
-            raise RequestError(
-                f"data.path={self.path}: no text, {len(self._files)} file(s) hold {what}."
-            )
-        split = choose(seen, self._val_fraction)
-        return Survey(split, len(seen), blank, sum(size for _, size in seen))
+        """Counts and fates; RequestError where a file is bad or there is no text at all."""
+        census = Census()
+        for source in self.sources:
+            for record in self._records(source, census):
+                try:
+                    census.add(self._wanted.measure(record.text(source.field)))
+                except RequestError as error:
+                    if self._on_error is OnError.error:
+                        raise
+                    census.fault(str(error))
+            census.end_source()
+        survey = census.close(self._val_fraction, dedup=self._dedup)
+        for source, documents in zip(self.sources, survey.documents, strict=True):
+            if documents == 0:
+                said = [f"{n} {name.replace('_', ' ')}" for name, n in survey.dropped.items()]
+                faults = f" ({survey.faults[0]})" if survey.faults else ""
+                raise RequestError(
+                    f"data.path={source.path}: no text, {len(source.files)} file(s) hold "
+                    f"{', '.join(said) or 'nothing'}{faults}."
+                )
+        return survey
 
-    def parts(self) -> Iterator[tuple[bool, str]]:
-        """(held out?, text) of every document, or of both halves of one that is cut."""
-        split = self.survey.split
-        return (part for text in self.texts() for part in split.parts(text) if not _blank(part[1]))
+    def documents(self) -> Iterator[Document]:
+        """Every document that is used, or either half of one that is cut, in order."""
+        survey, number = self.survey, -1
+        for place, source in enumerate(self.sources):
+            for record in self._records(source):
+                number += 1
+                fate = int(survey.fates[number])
+                if fate == Fate.cut:
+                    yield from self._halves(place, source, record, survey.cuts[number])
+                elif fate <= Fate.val:
+                    yield Document(place, fate == Fate.val, record.text(source.field))
+
+    def texts(self) -> Iterator[str]:
+        """Every document that is used, as a whole text."""
+        return ("".join(document.parts) for document in self.documents())
 
     def train(self, tokenizer: Tokenizer) -> None:
         """Train a tokenizer on what is not held out."""
-        tokenizer.train(text for held_out, text in self.parts() if not held_out)
+        tokenizer.train(
+            piece
+            for document in self.documents()
+            if not document.held_out
+            for piece in pieces(tokenizer, document.parts)
+        )
         self._unchanged()
 
     def write(self, folder: Path, tokenizer: Tokenizer, source: str) -> None:
-        """Write train.tokens, val.tokens and, when both are whole, facts.json."""
-        about = {
-            "vocab_size": tokenizer.vocab_size,
-            "tokenizer": tokenizer.fingerprint,
-            "source": source,
-        }
-        sizes = [0, 0]
-        with (
-            StoreWriter(folder / "train.tokens", **about) as train,
-            StoreWriter(folder / "val.tokens", **about) as val,
-        ):
-            for held_out, ids, ends in self._encoded(tokenizer, sizes):
-                writer = val if held_out else train
-                writer.add(ids)
-                if ends:
-                    writer.end()
+        """Write the shards of each source and part and, when all are whole, facts.json."""
+        sizes = [[0, 0] for _ in self.sources]
+        with contextlib.ExitStack() as stack:
+            writers = [
+                [
+                    stack.enter_context(
+                        ShardWriter(
+                            self.folder(folder, place), part,
+                            vocab_size=tokenizer.vocab_size, tokenizer=tokenizer.fingerprint,
+                            source=source,
+                        )
+                    )
+                    for part in PARTS
+                ]
+                for place in range(len(self.sources))
+            ]  # fmt: skip
+            for batch in encoded(tokenizer, self.documents()):
+                for found in batch:
+                    writers[found.source][found.held_out].extend(found.ids, found.ends)
+                    sizes[found.source][found.held_out] += found.bytes
         self._unchanged()
-        survey = self.survey
-        facts: dict[str, Any] = {
-            "documents": survey.documents,
-            "blank_documents": survey.blank,
-            "bytes": survey.bytes,
-            "split": survey.split.rule,
-        }
-        stores = [
-            Store(folder / f"{part}.tokens", vocab_size=tokenizer.vocab_size) for part in PARTS
-        ]
-        for part, store, size in zip(PARTS, stores, sizes, strict=True):
-            facts |= {
-                f"{part}_documents": store.header.documents,
-                f"{part}_tokens": store.header.count,
-                f"{part}_supervised": store.header.count - store.header.documents,
-                f"{part}_bytes": size,
-            }
-        facts["unigram_entropy"] = entropy(stores[1])
+        shards = [[writer.n for writer in of_source] for of_source in writers]
+        facts = self._facts(folder, tokenizer, sizes, shards)
         with whole(folder / "facts.json") as stream:
             stream.write(json.dumps(facts, indent=1).encode())
 
+    def folder(self, folder: Path, place: int) -> Path:
+        """Where the shards of source number `place` lie."""
+        return folder if len(self.sources) == 1 else folder / f"{place:03d}"
+
+    def _facts(
+        self,
+        folder: Path,
+        tokenizer: Tokenizer,
+        sizes: list[list[int]],
+        shards: list[list[int]],
+    ) -> dict[str, Any]:
+        survey = self.survey
+        facts: dict[str, Any] = {
+            "documents": sum(survey.documents),
+            **{f"dropped_{name}": n for name, n in sorted(survey.dropped.items())},
+            **({"faults": list(survey.faults)} if survey.faults else {}),
+            "bytes": sum(survey.bytes),
+            "split": survey.rule,
+        }
+        each: list[dict[str, Any]] = []
+        held_out: list[Shards] = []
+        for place, of_source in enumerate(sizes):
+            mine: dict[str, Any] = {}
+            for part, size, n in zip(PARTS, of_source, shards[place], strict=True):
+                store = open_shards(
+                    self.folder(folder, place), part, n=n, vocab_size=tokenizer.vocab_size
+                )
+                if part == "val":
+                    held_out.append(store)
+                mine |= {
+                    f"{part}_documents": store.documents,
+                    f"{part}_tokens": store.count,
+                    f"{part}_supervised": store.count - store.documents,
+                    f"{part}_bytes": size,
+                }
+            each.append(mine)
+        facts |= {key: sum(mine[key] for mine in each) for key in each[0]}
+        facts["shards"] = shards
+        facts["unigram_entropy"] = entropy(held_out)
+        if len(each) > 1:
+            facts["sources"] = {
+                source.name: {"path": source.path, **mine}
+                for source, mine in zip(self.sources, each, strict=True)
+            }
+        return facts
+
+    def _records(self, source: Source, census: Census | None = None) -> Iterator[Record]:
+        """The records of a source; where `skip` allows it, files end where they are damaged."""
+        for file in source.files:
+            try:
+                yield from records(file, source.field)
+            except RequestError as error:
+                if self._on_error is OnError.error:
+                    raise
+                if census is not None:
+                    census.fault(str(error), whole_file=True)
+
+    def _halves(
+        self, place: int, source: Source, record: Record, fraction: float
+    ) -> Iterator[Document]:
+        """Both parts of a document; one that is large and may be read again is not held."""
+        kept = None if record.again else list(record.text(source.field))
+
+        def read() -> Iterable[str]:
+            return record.text(source.field) if kept is None else kept
+
+        at, before, after = cut_parts(read, fraction)
+        if before:
+            yield Document(place, False, slices(read(), 0, at))
+        if after:
+            yield Document(place, True, slices(read(), at, None))
+
+    def _digest(self) -> str:
+        found = [files.digest(source.files) for source in self.sources]
+        return found[0] if len(found) == 1 else hashlib.sha256("".join(found).encode()).hexdigest()
+
     def _unchanged(self) -> None:
-        if files.digest(self._files) != self.sha256:
+        if self._digest() != self.sha256:
             raise RunError(f"{self.path} was changed while it was read; run again.")
-
-    def _encoded(
-        self, tokenizer: Tokenizer, sizes: list[int]
-    ) -> Iterator[tuple[bool, list[int], bool]]:
-        """(held out?, ids, ends its document?) of each piece; adds up bytes of [train, val]."""
-        waiting: list[tuple[bool, str, bool, bool]] = []
-        length = 0
-        for held_out, text in self.parts():
-            sizes[held_out] += len(text.encode())
-            pieces = list(tokenizer.pieces(text))
-            for number, piece in enumerate(pieces, 1):
-                waiting.append((held_out, piece, number == 1, number == len(pieces)))
-                length += len(piece)
-                if length >= BATCH:
-                    yield from _encode(tokenizer, waiting)
-                    waiting, length = [], 0
-        yield from _encode(tokenizer, waiting)
-
-
-def _encode(
-    tokenizer: Tokenizer, pieces: Sequence[tuple[bool, str, bool, bool]]
-) -> Iterator[tuple[bool, list[int], bool]]:
-    batch = tokenizer.encode_batch([text for _, text, _, _ in pieces])
-    for (held_out, _, begins, ends), ids in zip(pieces, batch, strict=True):
-        bos = [tokenizer.bos_id] if begins and tokenizer.bos_id is not None else []
-        eos = [tokenizer.eos_id] if ends else []
-        yield held_out, [*bos, *ids, *eos], ends
-
-
-def entropy(store: Store) -> float | None:
-    """Entropy in nats of the targets' distribution (each token but the first of a document)."""
-    counts = np.bincount(store.tokens).astype(np.float64)
-    if not counts.size:
-        return None
-    starts = np.bincount(store.tokens[store.offsets[:-1]], minlength=len(counts))
-    shares = (counts - starts)[counts > starts] / (counts - starts).sum()
-    return float(-(shares * np.log(shares)).sum())
-
-
-def _blank(text: str) -> bool:
-    return not text or text.isspace()

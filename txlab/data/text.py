@@ -11,14 +11,16 @@ from txlab.core.errors import RequestError
 from txlab.data import files
 from txlab.data.blocks import Blocks
 from txlab.data.cache import absolute, cache_folder, key
-from txlab.data.collection import PARTS, Collection
+from txlab.data.collection import PARTS, Collection, OnError, Source
 from txlab.data.corpus import embedded
+from txlab.data.filter import Filter, check_pattern
+from txlab.data.shards import open_shards
 from txlab.data.source import Data, data
-from txlab.data.store import Store, refusal
+from txlab.data.store import refusal
 from txlab.data.tokenizer.making import obtain
 from txlab.data.tokenizer.tokenizer import Tokenizer
 
-VERSION = 1
+VERSION = 2
 """Raise when the same text and settings would give other files."""
 
 
@@ -42,9 +44,20 @@ class Text(Data):
     @dataclass
     class Config(Data.Config):
         path: str | None = None
-        """A .txt, .md or .jsonl file, a folder or pattern of them; None: the embedded corpus."""
+        """A file (text, JSONL, CSV, TSV, Parquet, Arrow), a folder or pattern of them; None: the
+        embedded corpus."""
         field: str = "text"
-        """Key of the text in a .jsonl line."""
+        """Field of the text in records that have fields: JSONL, CSV, TSV, Parquet, Arrow."""
+        min_chars: int = 0
+        """Shorter documents are left out and counted."""
+        max_chars: int | None = None
+        """Longer documents are left out and counted."""
+        pattern: str | None = None
+        """Regular expression; documents in which it is nowhere found are left out and counted."""
+        dedup: bool = False
+        """Whether a document that is equal to one before it is left out and counted."""
+        on_error: OnError = OnError.error
+        """error: bad input ends the run; skip: it is left out and counted."""
         val_fraction: float = 0.05
         """Part of the text (by bytes, about) that is held out for validation."""
         documents: Documents = Documents.isolated
@@ -56,6 +69,14 @@ class Text(Data):
             super().__post_init__()
             self.require(0 <= self.val_fraction < 1, "val_fraction", "a number from 0 to below 1")
             self.require(self.path != "", "path", "a file, a folder or a pattern, or null")
+            most = self.max_chars
+            self.require(self.min_chars >= 0, "min_chars", "0 or more")
+            self.require(
+                most is None or most >= max(self.min_chars, 1),
+                "max_chars",
+                "a number above 0 that is not below min_chars, or null",
+            )
+            check_pattern(self.pattern)
             self.path, self.cache_dir = absolute(self.path), absolute(self.cache_dir)
 
     def __init__(
@@ -78,7 +99,10 @@ class Text(Data):
         if not (folder / "facts.json").exists():
             collection.write(folder, self.tokenizer, source)
         facts = _facts(folder / "facts.json")
-        self.train, self.val = (self._rows(folder / f"{part}.tokens", source) for part in PARTS)
+        (shards,) = facts["shards"]
+        self.train, self.val = (
+            self._rows(folder, part, n, source) for part, n in zip(PARTS, shards, strict=True)
+        )
         self._enough(facts["train_tokens"])
         self.facts = {
             "source": collection.path,
@@ -93,32 +117,57 @@ class Text(Data):
             "cache": str(folder),
         }
 
+    @property
+    def width(self) -> int:
+        """Tokens of text in a row."""
+        return self.context
+
     def _collection(self, cache: Path) -> tuple[Collection, dict[str, Any]]:
         """The documents to read, and what is known about their origin."""
-        path, field, fraction = self.config.path, self.config.field, self.config.val_fraction
+        config = self.config
+        path, field = config.path, config.field
         if path is not None:
             found = files.find(path)
-            return Collection(path, found, field, fraction), {"files": len(found)}
-        if field != "text":
-            raise RequestError(f"data.field={field} is for files: give data.path=FILE as well.")
-        corpus = embedded(cache)
-        return Collection("embedded corpus", [corpus.file], field, fraction), {
-            "python": platform.python_version(),
-            "dropped_repeated": corpus.repeated,
-            "dropped_short": corpus.short,
-        }
+            source = Source(path, path, found, field)
+            origin: dict[str, Any] = {"files": len(found)}
+        else:
+            if field != "text":
+                raise RequestError(f"data.field={field} is for files: give data.path=FILE as well.")
+            corpus = embedded(cache)
+            source = Source("embedded corpus", "embedded corpus", [corpus.file], field)
+            origin = {
+                "python": platform.python_version(),
+                "dropped_repeated": corpus.repeated,
+                "dropped_short": corpus.short,
+            }
+        collection = Collection(
+            [source],
+            val_fraction=config.val_fraction,
+            wanted=Filter(config.min_chars, config.max_chars, config.pattern),
+            dedup=config.dedup,
+            on_error=config.on_error,
+        )
+        return collection, origin
 
-    def _rows(self, file: Path, source: str) -> Blocks:
+    def _rows(self, folder: Path, part: str, n: int, source: str) -> Blocks:
         mine = self.tokenizer
-        store = Store(file, vocab_size=mine.vocab_size, tokenizer=mine.fingerprint, source=source)
+        store = open_shards(
+            folder,
+            part,
+            n=n,
+            vocab_size=mine.vocab_size,
+            tokenizer=mine.fingerprint,
+            source=source,
+        )
         isolate = self.config.documents is Documents.isolated
-        return Blocks(store, context=self.context, pad_id=mine.pad_id, isolate=isolate)
+        return Blocks(store, context=self.width, pad_id=mine.pad_id, isolate=isolate)
 
     def _enough(self, tokens: int) -> None:
-        if tokens < self.context + 1:
+        if tokens < self.width + 1:
+            needs = "model.context" if self.width == self.context else f"{self.width} of its places"
             raise RequestError(
                 f"{self.config.path or 'the embedded corpus'}: {tokens} tokens to train on, a row "
-                f"needs model.context + 1 = {self.context + 1}; give more text, a smaller "
+                f"needs {needs} + 1 = {self.width + 1}; give more text, a smaller "
                 "model.context, or data.val_fraction=0."
             )
 
