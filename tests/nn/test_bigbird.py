@@ -9,6 +9,7 @@ from torch import Tensor
 from txlab.core.errors import RequestError
 from txlab.nn.attention.bigbird import BigBird
 from txlab.nn.backend import SDPA, Banded, Math
+from txlab.nn.backend.banded import runs
 from txlab.nn.backend.bands import bands
 from txlab.nn.blocks import BlockGraph
 from txlab.nn.mask import Mask
@@ -92,11 +93,12 @@ def test_the_mask_is_the_explicit_table(case: str) -> None:
     assert not found.all()
 
 
+@pytest.mark.parametrize("fine", [2, 4])
 @pytest.mark.parametrize("short", [1, 10**6])
 @pytest.mark.parametrize("case", masks())
-def test_every_backend_computes_it(case: str, short: int, monkeypatch) -> None:
+def test_every_backend_computes_it(case: str, short: int, fine: int, monkeypatch) -> None:
     monkeypatch.setattr("txlab.nn.backend.bands.SHORT", short)
-    monkeypatch.setattr("txlab.nn.backend.bands.FINE", 4)
+    monkeypatch.setattr("txlab.nn.backend.bands.FINE", fine)
     mask = masks()[case][0].narrow(blocks=GRAPH)
     found = []
     for backend in (
@@ -121,6 +123,22 @@ def test_runs_need_the_blocks_of_the_table_only() -> None:
     assert cut is not None
     assert [list(some) for some in cut.blocks] == [graph.earlier(i) for i in range(64)]
     assert cut.share < 0.15
+
+
+def test_layers_that_draw_other_blocks_share_the_masks_of_their_runs() -> None:
+    base, looked = Mask(1024, 1024), []
+    for layer in range(2):
+        mask = base.narrow(blocks=BlockGraph(64, 2, 2, 1, layer=layer))
+        cut = bands(mask, 256)
+        assert cut is not None
+        looked += [run.seen for run in runs(mask, cut, torch.device("cpu"))]
+    # But for the own block, all that a run has is seen: a mask for each number of blocks.
+    assert len(looked) == 2 * 16
+    assert len({id(seen) for seen in looked}) == len({seen.shape for seen in looked}) <= 6
+    both = Mask(1024, 1024, causal=False).narrow(blocks=BlockGraph(64, 2, 2, 1))
+    cut = bands(both, 256)
+    assert cut is not None
+    assert all(run.seen is None for run in runs(both, cut, torch.device("cpu")))
 
 
 @torch.no_grad()

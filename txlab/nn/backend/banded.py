@@ -1,5 +1,6 @@
 """Attention run by run: queries against the keys that one of them may see, no others."""
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -32,8 +33,8 @@ class Run(NamedTuple):
 
     queries: Tensor
     keys: Tensor
-    seen: Bool[Tensor, "b 1 q k"]
-    """With queries that see nothing seeing everything, as `sdpa.visible` has it."""
+    seen: Bool[Tensor, "b 1 q k"] | None
+    """Queries that see nothing see all here, as `sdpa.visible` has it; None: all is seen."""
     sighted: Bool[Tensor, "b 1 q 1"] | None
     """Queries that see something; None: all of them."""
 
@@ -193,12 +194,46 @@ def runs(mask: Mask, cut: Bands, device: torch.device) -> list[Run]:
     def make() -> list[Run]:
         queries = torch.arange(mask.n_queries, device=device).split(cut.size)
         keys = torch.arange(mask.n_keys, device=device).split(cut.size)
-        return [
-            _lower(mask, query, torch.cat([keys[block] for block in blocks]))
-            for query, blocks in zip(queries, cut.blocks, strict=True)
-        ]
+        found = []
+        for n, (query, blocks) in enumerate(zip(queries, cut.blocks, strict=True)):
+            places = torch.cat([keys[block] for block in blocks])
+            like = alike(mask, cut, n)
+            found.append(_lower(mask, query, places) if like is None else like(query, places))
+        return found
 
     return mask.memo(("runs", cut.size), make)
+
+
+def alike(mask: Mask, cut: Bands, n: int) -> Callable[[Tensor, Tensor], Run] | None:
+    """Makes run n of a mask whose runs differ by their distances to keys alone: each kind of run
+    has one tensor, for all layers; None where numbers of the mask or the place of a key count."""
+    size, index = cut.size, mask.q_index
+    tensors = (mask.documents, mask.valid, mask.slots, mask.globals_)
+    if isinstance(index, Tensor) or mask.sinks or any(x is not None for x in tensors):
+        return None
+    if mask.blocks is not None:
+        if mask.blocks.size != size or index % size:
+            return None
+        # Blocks of the graph are runs and blocks of the cut: whoever is there is joined.
+        mask = dataclasses.replace(mask, blocks=None)
+    first = index + n * size
+    last = min(first + size, index + mask.n_queries) - 1
+    kind = []
+    for block in cut.blocks[n]:
+        low, high = block * size, min((block + 1) * size, mask.n_keys) - 1
+        hidden = mask.causal and high > first
+        if mask.window is not None:
+            hidden = hidden or max(last - low, high - first) >= mask.window
+        kind.append((high - low, low - first if hidden else None))
+    if all(place is None for _, place in kind):
+        return lambda queries, keys: Run(queries, keys, None, None)
+
+    def make(queries: Tensor, keys: Tensor) -> Run:
+        key = ("run", last - first, *kind)
+        seen = mask.memo(key, lambda: mask.part(queries, keys))
+        return Run(queries, keys, seen, None)
+
+    return make
 
 
 def _lower(mask: Mask, queries: Tensor, keys: Tensor) -> Run:
