@@ -34,7 +34,7 @@ OPTIONS = {
     "model.ffn": ["mlp", "swiglu", "geglu", "reglu", "moe"],
     "model.init": ["gpt2", "llama", "xavier", "deepnorm", "mup", "small"],
     "adapter": ["none", "lora"],
-    "tokenizer": ["bpe", "pretrained"],
+    "tokenizer": ["bpe", "byte", "pretrained", "unigram", "wordpiece"],
     "data": ["text", "chat", "pairs"],
     "objective": ["next_token", "dpo", "ipo"],
     "optim": ["adamw"],

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from txlab.core.errors import RequestError
 from txlab.data.tokenizer import BPE, tokenizer
-from txlab.data.tokenizer import bpe as module
+from txlab.data.tokenizer import trained as module
 from txlab.data.tokenizer.control import CONTROL
 
 WORDS = "The tokenizer reads bytes; it's the bytes it merges, 1234 times or 99.\n" * 20

@@ -1,15 +1,15 @@
 """What tokenizers that the `tokenizers` library runs have in common: ids, bytes, files."""
 
-import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from txlab.core.errors import RequestError
 from txlab.data.cache import whole
+from txlab.data.tokenizer.reading import Reading
 from txlab.data.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 SECTION = "txlab"
 """Key of tokenizer.json under which stands what the library's own format has no place for."""
-REPLACEMENT = "\u2581"
-"""What SentencePiece writes for a space."""
 
 
 class LibraryTokenizer(Tokenizer):
@@ -39,6 +37,15 @@ class LibraryTokenizer(Tokenizer):
         flat = [piece for of_text in pieces for piece in of_text]
         encodings = iter(self._library.encode_batch_fast(flat, add_special_tokens=False))
         return [[i for _ in of_text for i in next(encodings).ids] for of_text in pieces]
+
+    def normalised(self, text: str) -> str:
+        normaliser = self._library.normalizer
+        return text if normaliser is None else normaliser.normalize_str(text)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        if self._joins:
+            return super().decode(ids)
+        return self._library.decode(self._known(ids), skip_special_tokens=True)
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
         ids, table = self._known(ids), self._table
@@ -74,30 +81,26 @@ class LibraryTokenizer(Tokenizer):
         library.no_padding()
         self._model = library
         parts = json.loads(library.to_str())
-        parts.pop("version", None)
-        self._fingerprint = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        # The post-processor adds tokens only where one asks for them, which we do not.
+        deciding = {k: v for k, v in parts.items() if k != "version"} | {"post_processor": None}
+        self._fingerprint = hashlib.sha256(
+            json.dumps(deciding, sort_keys=True).encode()
+        ).hexdigest()
         added = {entry["id"]: entry for entry in parts["added_tokens"]}
         self.control = {entry["content"]: i for i, entry in added.items() if entry["special"]}
         vocabulary = library.get_vocab(with_added_tokens=True)
         self._size = max(vocabulary.values()) + 1
-        self.byte_level = "ByteLevel" in types(parts["decoder"])
+        reading = Reading(parts, vocabulary)
+        self.byte_level, self.exact = reading.byte_level, reading.exact
+        self.unk_id = None if reading.exact else reading.unk_id
+        # The library's decoder joins what stands apart, and strips and cleans as it was made to.
+        self._joins = reading.exact or reading.byte_level
         self._table = [b""] * self._size
         for token, i in vocabulary.items():
-            if i in added:
-                self._table[i] = b"" if added[i]["special"] else token.encode()
-            else:
-                self._table[i] = self._bytes(token, types(parts["decoder"]))
-
-    def _bytes(self, token: str, decoder: Sequence[str]) -> bytes:
-        """The text of a vocabulary entry, as it stands inside of a text."""
-        letters = byte_letters()
-        if self.byte_level and all(c in letters for c in token):
-            return bytes(letters[c] for c in token)
-        if "ByteFallback" in decoder and len(token) == 6 and token.startswith("<0x"):
-            return bytes.fromhex(token[3:5])
-        if "WordPiece" in decoder:
-            return (token[2:] if token.startswith("##") else " " + token).encode()
-        return token.replace(REPLACEMENT, " ").encode()
+            if i not in added:
+                self._table[i] = reading.bytes(token)
+            elif not added[i]["special"]:
+                self._table[i] = token.encode()
 
     @property
     def _library(self) -> "Library":
@@ -123,25 +126,6 @@ def read(file: str | PathLike[str]) -> tuple["Library", dict[str, Any], dict[str
     except Exception as error:  # the library raises bare Exception, with the reason in it
         raise RequestError(f"{file} is no tokenizer.json: {str(error).splitlines()[0]}.") from error
     return library, parts, section
-
-
-def types(part: Mapping[str, Any] | None) -> list[str]:
-    """The `type` of a part of tokenizer.json and of all parts inside of it."""
-    if not isinstance(part, Mapping):
-        return []
-    inner = [entry for key in ("decoders", "pretokenizers") for entry in part.get(key, [])]
-    return [str(part.get("type")), *(kind for entry in inner for kind in types(entry))]
-
-
-@functools.cache
-def byte_letters() -> dict[str, int]:
-    """The byte that each letter of the byte-level alphabet stands for (Radford et al. 2019).
-
-    Printable Latin-1 stands for itself, the other bytes for U+0100 and on, in order.
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [b for b in range(256) if b not in set(printable)]
-    return {chr(b): b for b in printable} | {chr(256 + n): b for n, b in enumerate(others)}
 
 
 def checked(text: str) -> str:

@@ -27,7 +27,14 @@ def obtain(
         return wanted
     option = tokenizer.option_of(wanted)
     if wanted.path is not None:
-        return option.cls.from_path(wanted)
+        given = option.cls.from_path(wanted)
+        missing = [spelling for spelling in wanted.control if spelling not in given.control]
+        if missing:
+            raise RequestError(
+                f"tokenizer.control: {wanted.path} has no control token {' '.join(missing)}; leave "
+                "tokenizer.path out to train a tokenizer that has."
+            )
+        return given
     if not option.cls.trainable:
         raise RequestError(
             f"tokenizer={option.name} is not trained: name its file or directory with "

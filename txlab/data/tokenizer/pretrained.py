@@ -46,11 +46,6 @@ class Pretrained(LibraryTokenizer):
         super().__init__(config)
         self.config: Pretrained.Config = config
 
-    def decode(self, ids: Iterable[int]) -> str:
-        if self.byte_level:
-            return super().decode(ids)
-        return self._library.decode(self._known(ids), skip_special_tokens=True)
-
     @classmethod
     def load(cls, file: str | PathLike[str]) -> Self:
         return cls.from_path(cls.Config(path=str(file)))

@@ -22,6 +22,8 @@ class Tokenizer:
 
     trainable: ClassVar[bool] = True
     """Whether `train` makes one; else it only comes from a file."""
+    learns: ClassVar[bool] = True
+    """Whether the texts it is trained on decide its ids."""
 
     bos_id: int | None
     """Begins a document; None: documents begin with their text."""
@@ -37,6 +39,12 @@ class Tokenizer:
     """Spellings by the names that chat templates use: bos_token, eos_token, pad_token ..."""
     template: str | None
     """Chat template (Jinja text) that belongs to it; saved with it."""
+    unk_id: int | None = None
+    """Stands for text that the vocabulary cannot express; None: it expresses every text."""
+    exact: bool = True
+    """Whether every text comes back from its ids; else its class says what is lost."""
+    sampled: int = 1
+    """Training counted pieces that occur less often than this by a sample of them; 1: none."""
 
     @dataclass
     class Config(Component):
@@ -82,6 +90,10 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of each text, faster."""
         raise NotImplementedError
+
+    def normalised(self, text: str) -> str:
+        """The text as it is before it is divided into tokens: the same, where nothing is lost."""
+        return text
 
     def pieces(self, text: str) -> Iterator[str]:
         """The text in parts of bounded length whose ids, one after another, are the text's ids."""
