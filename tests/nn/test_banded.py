@@ -3,11 +3,13 @@
 import pytest
 import torch
 from torch import Tensor
+from torch._dynamo.exc import Unsupported
 
 from tests.nn.test_backend import masks
 from txlab.nn.backend import Banded, Math
 from txlab.nn.backend.bands import bands
 from txlab.nn.mask import Mask
+from txlab.testing import tiny
 from txlab.testing.tiny import DIMS, floats
 
 
@@ -101,3 +103,25 @@ def test_no_seen_key_is_left_out_and_layers_share_one_cut() -> None:
 
 def test_keys_in_no_order_are_one_run() -> None:
     assert bands(Mask(1, 4, slots=torch.tensor([[2, 3, 0, 1]])), 4) is None
+
+
+@torch.no_grad()
+def test_packed_documents_in_compiled_graphs() -> None:
+    """The whole model is one graph; blocks leave theirs for the cut, and say so where they may not.
+
+    What decides the cut are numbers of a tensor: no graph can have it for the next batch as well.
+    """
+    model = tiny.model(backend=Banded.Config(run=8))
+    ids, documents = tiny.tokens(1, 24), (torch.arange(24) // 10)[None]
+    wanted = model(ids, documents=documents).states
+    torch.compiler.reset()
+    graph = torch.compile(model, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(graph(ids, documents=documents).states, wanted)
+    for block in model.layers.blocks():
+        block.compile(backend="aot_eager")
+    torch.testing.assert_close(model(ids, documents=documents).states, wanted)
+    for block in model.layers.blocks():
+        block.compile(backend="aot_eager", fullgraph=True)
+    with pytest.raises(Unsupported, match=r"without fullgraph=True, or use model\.backend=sdpa"):
+        model(ids, documents=documents)
+    torch.compiler.reset()

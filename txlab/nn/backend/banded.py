@@ -175,10 +175,25 @@ def _dense(
     return softmax_attention(q, k, v, seen, softcap=how.softcap, **rest)
 
 
-# torch's own lazy form: torch.compiler.disable imports the whole compiler, a second at every start.
-_outside: Any = _disable_dynamo
-runs_outside: Callable[..., Tensor] = _outside(by_runs)
-apart_outside: Callable[..., Tensor] = _outside(by_documents)
+OUTSIDE = (
+    "model.backend=banded cuts this mask by its numbers, which no graph can: compile without "
+    "fullgraph=True, or use model.backend=sdpa"
+)
+"""What a compiler says that may not leave its graph."""
+
+
+def outside(function: Any) -> Callable[..., Tensor]:
+    """The function as one that compiled graphs call, and never look into.
+
+    By torch's own lazy form: torch.compiler.disable imports the whole compiler, a second at every
+    start.
+    """
+    left: Any = _disable_dynamo(function)
+    left._torchdynamo_disable, left._torchdynamo_disable_msg = True, OUTSIDE
+    return left
+
+
+runs_outside, apart_outside = outside(by_runs), outside(by_documents)
 
 
 def joined(blocks: tuple[Tensor, ...], chosen: tuple[int, ...]) -> Float[Tensor, "b g s k"]:
