@@ -120,6 +120,7 @@ def test_packed_documents_in_compiled_graphs() -> None:
     for block in model.layers.blocks():
         block.compile(backend="aot_eager")
     torch.testing.assert_close(model(ids, documents=documents).states, wanted)
+    torch.compiler.reset()
     for block in model.layers.blocks():
         block.compile(backend="aot_eager", fullgraph=True)
     with pytest.raises(Unsupported, match=r"without fullgraph=True, or use model\.backend=sdpa"):
