@@ -117,15 +117,16 @@ class Collection:
         """Every document that is used, as a whole text."""
         return ("".join(document.parts) for document in self.documents())
 
+    def training_texts(self, tokenizer: Tokenizer) -> Iterator[str]:
+        """What is not held out, in the pieces of this tokenizer."""
+        for document in self.documents():
+            if not document.held_out:
+                yield from pieces(tokenizer, document.parts)
+        self._unchanged()
+
     def train(self, tokenizer: Tokenizer) -> None:
         """Train a tokenizer on what is not held out."""
-        tokenizer.train(
-            piece
-            for document in self.documents()
-            if not document.held_out
-            for piece in pieces(tokenizer, document.parts)
-        )
-        self._unchanged()
+        tokenizer.train(self.training_texts(tokenizer))
 
     def write(self, folder: Path, tokenizer: Tokenizer, source: str) -> None:
         """Write the shards of each source and part and, when all are whole, facts.json."""

@@ -1,10 +1,11 @@
 """The slot of data: what the model is trained on and measured with."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from txlab.core.config import Component
+from txlab.core.errors import RequestError
 from txlab.core.slot import Slot
 from txlab.data.batch import Batch
 from txlab.data.loader import EpochBatches, StepBatches
@@ -72,6 +73,10 @@ class Data:
     def prepare(self) -> None:
         """Make or find in the cache all that the fields above need; RequestError for bad input."""
         raise NotImplementedError
+
+    def texts(self, tokenizer: Tokenizer) -> Iterator[str]:
+        """The training texts that this tokenizer would be trained on; `prepare` is not needed."""
+        raise RequestError(f"data={self.config.name} has no text to train a tokenizer on.")
 
     def collate(self, rows: Sequence[Batch]) -> Batch:
         """One batch [b t] of rows [t]."""

@@ -2,6 +2,7 @@
 
 import json
 import platform
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -89,6 +90,10 @@ class Text(Data):
     ) -> None:
         super().__init__(config, tokenizer, context=context, seed=seed)
         self.config: Text.Config = config
+
+    def texts(self, tokenizer: Tokenizer) -> Iterator[str]:
+        collection, _ = self._collection(cache_folder(self.config.cache_dir))
+        return collection.training_texts(tokenizer)
 
     def prepare(self) -> None:
         cache = cache_folder(self.config.cache_dir)

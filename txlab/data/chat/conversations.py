@@ -2,7 +2,7 @@
 
 import copy
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -214,16 +214,26 @@ class Conversations(Data):
         refuse = config.unusable == Unusable.refuse
         return usable(found, self.unusable, refuse=refuse, system=config.system)
 
+    def texts(self, tokenizer: Tokenizer) -> Iterator[str]:
+        text = self._chosen_template()
+        if text is not None:
+            tokenizer = copy.copy(tokenizer)
+            tokenizer.template = text
+        return self._gather().texts(Template(tokenizer), skip=self._skips)
+
+    def _chosen_template(self) -> str | None:
+        if self.config.template is None:
+            return None
+        try:
+            return Path(self.config.template).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise RequestError(
+                f"data.template={self.config.template} cannot be read: {error}."
+            ) from error
+
     def _obtain(self, cache: Path) -> Tokenizer:
         """The tokenizer, with the chosen template; a new one is trained on the rendered chats."""
-        text = None
-        if self.config.template is not None:
-            try:
-                text = Path(self.config.template).read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise RequestError(
-                    f"data.template={self.config.template} cannot be read: {error}."
-                ) from error
+        text = self._chosen_template()
 
         def train(fresh: Tokenizer) -> None:
             fresh.template = text or fresh.template
