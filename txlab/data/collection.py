@@ -122,11 +122,11 @@ class Collection:
         for document in self.documents():
             if not document.held_out:
                 yield from pieces(tokenizer, document.parts)
-        self._unchanged()
 
     def train(self, tokenizer: Tokenizer) -> None:
         """Train a tokenizer on what is not held out."""
         tokenizer.train(self.training_texts(tokenizer))
+        self._unchanged()
 
     def write(self, folder: Path, tokenizer: Tokenizer, source: str) -> None:
         """Write the shards of each source and part and, when all are whole, facts.json."""
