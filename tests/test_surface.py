@@ -35,7 +35,7 @@ OPTIONS = {
     "model.init": ["gpt2", "llama", "xavier", "deepnorm", "mup", "small"],
     "adapter": ["none", "lora"],
     "tokenizer": ["bpe", "byte", "pretrained", "unigram", "wordpiece"],
-    "data": ["text", "chat", "pairs"],
+    "data": ["text", "chat", "pairs", "prompts"],
     "objective": ["next_token", "dpo", "ipo"],
     "optim": ["adamw"],
     "schedule": ["cosine"],

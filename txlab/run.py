@@ -101,6 +101,11 @@ def build_objective(config: "Config", data: "Data") -> "Objective":
     from txlab.objectives import objective
 
     goal, lines = objective.build(config.objective), data.train.lines
+    if not (data.supervised or goal.generates):
+        raise RequestError(
+            f"objective={config.objective.name} learns from labels; data={config.data.name} has "
+            "none, its answers are the model's own: use data=chat, which has the right ones."
+        )
     if goal.lines != lines:
         wanted = (
             "pairs of rows (data=pairs)" if goal.lines == 2 else "single rows (data=text, chat)"

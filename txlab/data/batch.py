@@ -26,6 +26,8 @@ class Batch(TypedDict):
     """False at padding. Absent: no padding."""
     globals: NotRequired[Bool[Tensor, "b t"]]
     """Tokens that see and are seen by all, for attention that has such. Absent: its own rule."""
+    items: NotRequired[Int[Tensor, " b"]]
+    """Number of the item that a row is made of, where more is known about it; -1: a filler."""
 
 
 def token_count(batch: Batch) -> Tensor:

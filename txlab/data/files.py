@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from txlab.core.errors import RequestError
-from txlab.data.formats import COMPRESSED, SUFFIXES, kind, records
+from txlab.data.formats import COMPRESSED, LISTS, SUFFIXES, kind, records
 from txlab.data.formats.compression import unreadable
 
 _SHOWN = f"{', '.join(SUFFIXES)} (also {', '.join(COMPRESSED)})"
@@ -18,7 +18,7 @@ def find(path: str) -> list[Path]:
     """The files that `path` (a file, a folder, a glob pattern) means, in a fixed order."""
     place = Path(path)
     if place.is_dir():
-        found = [f for f in _walk(place) if kind(f)]
+        found = [f for f in _walk(place) if kind(f) not in (None, *LISTS)]
         if not found:
             raise RequestError(f"data.path={path}: the folder holds no {_SHOWN} file.")
     elif os.path.lexists(path) or not glob.has_magic(path):

@@ -40,7 +40,11 @@ def collate(rows: Sequence[Batch]) -> Batch:
 
 
 def unsupervised(batch: Batch, first: int) -> Batch:
-    """The same batch, its rows from number `first` on without any label: they only fill it up."""
+    """The same batch, its rows from number `first` on without label or item: they only fill it."""
     labels = batch["labels"].clone()
     labels[first:] = IGNORE
-    return {**batch, "labels": labels}
+    filled: Batch = {**batch, "labels": labels}
+    if "items" in batch:
+        filled["items"] = batch["items"].clone()
+        filled["items"][first:] = -1
+    return filled

@@ -23,7 +23,10 @@ class Data:
     """
 
     reads: ClassVar[str] = "documents"
-    """What files hold for it: documents, chats or pairs; the contracts bring such files along."""
+    """What files hold for it: documents, chats, pairs or prompts; the contracts bring such files
+    along."""
+    supervised: ClassVar[bool] = True
+    """Whether rows have labels; else the model makes the answers that it learns from."""
 
     tokenizer: Tokenizer
     train: Rows

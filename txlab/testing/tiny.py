@@ -184,6 +184,12 @@ def pairs(folder: Path) -> Path:
     )
 
 
+def prompts(folder: Path) -> Path:
+    """A .jsonl file in `folder` of prompts with a reference answer."""
+    asked = ({"prompt": chat[:-1], "answer": chat[-1]["content"]} for chat in _chats())
+    return _lines(folder / "prompts.jsonl", asked)
+
+
 def _chats() -> Iterator[list[dict[str, str]]]:
     source = random.Random(0)
     for number in range(len(texts())):
@@ -204,5 +210,7 @@ def _lines(file: Path, entries: Iterator[Any]) -> Path:
     return file
 
 
-FILES: dict[str, Callable[[Path], Path]] = {"documents": corpus, "chats": chats, "pairs": pairs}
+FILES: dict[str, Callable[[Path], Path]] = {
+    "documents": corpus, "chats": chats, "pairs": pairs, "prompts": prompts
+}  # fmt: skip
 """Makes files of what a data option reads (`Data.reads`)."""

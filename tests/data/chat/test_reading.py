@@ -1,10 +1,14 @@
 """Files of chats and pairs: bad lines named or counted, formats and other keys told."""
 
+import csv
+import gzip
 import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from tests.data.chat.test_forms import said, theirs
 from txlab.core.errors import RequestError
@@ -74,6 +78,71 @@ def test_chats_that_the_template_refuses(make, tmp_path: Path, trained: bool) ->
         assert (made.facts["items"], made.facts["train_items"]) == (3, 2)
         assert "line 2: the chat template refuses this chat: no system" in made.facts["faults"][0]
         assert len(made.problems("train")) == 2
+
+
+LINES = [
+    {"instruction": "do", "input": "it", "output": "one", "id": "1"},
+    {"instruction": "rest", "input": "", "output": 'two, or "2"', "id": "2"},
+]
+CHATS = [
+    {"messages": said("s: s", "u: q", "a: one"), "score": 1.5},
+    {"messages": said("u: r", "a: two"), "score": None},
+]
+
+
+@pytest.mark.parametrize(
+    ("ending", "entries"),
+    [
+        *((ending, LINES) for ending in ("json", "jsonl.gz", "csv", "tsv", "parquet", "arrow")),
+        *((ending, CHATS) for ending in ("json", "jsonl.gz", "parquet", "arrow")),
+    ],
+)
+def test_other_kinds_of_files(make, tmp_path: Path, ending: str, entries: Any) -> None:
+    file = tmp_path / f"x.{ending}"
+    texts = [json.dumps(entry) for entry in entries]
+    if ending == "json":
+        file.write_text(f"[{', '.join(texts)}]")
+    elif ending == "jsonl.gz":
+        file.write_bytes(gzip.compress("\n".join(texts).encode()))
+    elif ending in ("csv", "tsv"):
+        with file.open("w", newline="") as stream:
+            writer = csv.DictWriter(
+                stream, list(entries[0]), delimiter="," if ending == "csv" else "\t"
+            )
+            writer.writeheader()
+            writer.writerows(entries)
+    else:
+        table = pyarrow.Table.from_pylist(entries)
+        if ending == "parquet":
+            parquet.write_table(table, file)
+        else:
+            with pyarrow.ipc.new_file(file, table.schema) as stream:
+                stream.write_table(table)
+    made = make(Chat, path=str(file), val_fraction=0.0, context=200)
+    wanted = make(Chat, entries, context=200)
+    assert [item.messages for item in made.items.train] == [
+        item.messages for item in wanted.items.train
+    ]
+    assert made.facts["sha256"] == wanted.facts["sha256"]
+    assert made.facts["ignored_keys"] == wanted.facts["ignored_keys"]
+
+
+def test_a_damaged_file_is_refused_or_counted(make, tmp_path: Path) -> None:
+    lines = "".join(json.dumps(GOOD) + "\n" for _ in range(2000))
+    whole = gzip.compress(lines.encode(), mtime=0)
+    (tmp_path / "x.jsonl.gz").write_bytes(whole[:-9])
+    (tmp_path / "y.jsonl").write_text(json.dumps(GOOD) + "\n{\n")
+    with pytest.raises(RequestError, match=r"x\.jsonl\.gz"):
+        make(Chat, path=str(tmp_path / "*.jsonl*"), val_fraction=0.0, context=200)
+    made = make(
+        Chat, path=str(tmp_path / "*.jsonl*"), val_fraction=0.0, context=200, on_error="skip"
+    )
+    assert made.facts["dropped_unreadable_files"] == 1
+    assert made.facts["dropped_unreadable"] == 1
+    assert len(made.facts["faults"]) == 2
+    (tmp_path / "a.txt").write_text("a")
+    with pytest.raises(RequestError, match=r"a\.txt: expected a \.jsonl file, a table or columns"):
+        make(Chat, path=str(tmp_path / "a.txt"), val_fraction=0.0)
 
 
 def test_pairs_skip_too(make) -> None:

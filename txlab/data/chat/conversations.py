@@ -15,12 +15,13 @@ from txlab.data.chat.forms import Entry, Read
 from txlab.data.chat.items import Items, sha256, usable
 from txlab.data.chat.messages import Item, split
 from txlab.data.chat.preview import marked
-from txlab.data.chat.reading import FAULTS, OnError, read
+from txlab.data.chat.reading import FAULTS, read
 from txlab.data.chat.rows import figures
 from txlab.data.chat.settings import Settings, TooLong, Unusable
 from txlab.data.chat.tasks import Level, Task
 from txlab.data.chat.template import Template
 from txlab.data.chat.written import DONE, Refused, write
+from txlab.data.collection import OnError
 from txlab.data.problem import Problem
 from txlab.data.rows import Rows
 from txlab.data.source import Data
@@ -128,13 +129,16 @@ class Conversations(Data):
         for item in self.items.val if part == "val" else self.items.train:
             if len(found) == n:
                 break
-            ids = self.template.prompt(item.prompt)
-            if len(ids) < self.context:
-                answer = {"role": "assistant", "content": item.answer}
-                numbers = self.template.encode([*item.prompt, answer]).answer
-                length = numbers.count(len(item.prompt))
-                found.append(Problem(item.prompt, ids, item.answer, length))
+            problem = self._problem(item)
+            if len(problem.prompt_ids) < self.context:
+                found.append(problem)
         return found
+
+    def _problem(self, item: Item) -> Problem:
+        ids = self.template.prompt(item.prompt)
+        answer = {"role": "assistant", "content": item.answer}
+        numbers = self.template.encode([*item.prompt, answer]).answer
+        return Problem(item.prompt, ids, item.answer, numbers.count(len(item.prompt)))
 
     def asked(self) -> list[Problem]:
         n = self.config.n_asked
@@ -195,8 +199,9 @@ class Conversations(Data):
             reading = read(paths, self.parse, OnError(config.on_error))
             train, val = split(reading.items, config.val_fraction)
             origin = {"source": config.path, "files": len(paths), **reading.facts}
-            n, dropped = reading.unreadable, Counter({"unreadable": reading.unreadable})
-            found = Items(train, val, len(reading.items) + n, origin, +dropped)
+            n, files_ = reading.unreadable, reading.unreadable_files
+            dropped = +Counter({"unreadable": n, "unreadable_files": files_})
+            found = Items(train, val, len(reading.items) + n, origin, dropped)
         else:
             chosen, level = [Task(task) for task in config.tasks], Level(config.level)
             train, val = (

@@ -3,26 +3,18 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from txlab.core.errors import RequestError
-from txlab.data import files
 from txlab.data.chat.forms import Entry, Read
 from txlab.data.chat.messages import Item
+from txlab.data.collection import OnError
+from txlab.data.formats import records
+from txlab.data.formats.record import Record
 
 FAULTS = 3
 """Bad lines that are kept to be shown."""
-
-
-class OnError(StrEnum):
-    """What becomes of lines that cannot be read."""
-
-    error = "error"
-    """The run is refused."""
-    skip = "skip"
-    """They are left out and counted."""
 
 
 @dataclass
@@ -37,7 +29,9 @@ class Reading:
     faults: list[str] = field(default_factory=list)
     """What is wrong with the first bad lines."""
     unreadable: int = 0
-    """Bad lines."""
+    """Bad lines and rows."""
+    unreadable_files: int = 0
+    """Files that are damaged; what comes before the damage is read."""
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -51,22 +45,34 @@ class Reading:
 
 
 def read(found: Sequence[Path], parse: Callable[[Entry, str], Read], on_error: OnError) -> Reading:
-    """Every line of files as `parse` understands it; RequestError for a bad one, or it is counted.
+    """Every line or row of files as `parse` understands it; bad ones are refused or counted.
 
     Keys whose value is null are taken for absent.
     """
     reading = Reading()
-    for where, entry in files.objects(found):
+    for file in found:
         try:
-            line = {key: value for key, value in entry.items() if value is not None}
-            item, form, keys = parse(line, where)
+            for record in records(file, None):
+                try:
+                    _add(reading, record, parse)
+                except RequestError as error:
+                    _fault(reading, error, on_error)
+                    reading.unreadable += 1
         except RequestError as error:
-            if on_error is OnError.error:
-                raise
-            reading.unreadable += 1
-            reading.faults += [str(error)] if len(reading.faults) < FAULTS else []
-            continue
-        reading.items.append(item)
-        reading.formats[form] += 1
-        reading.ignored.update(line.keys() - keys)
+            _fault(reading, error, on_error)
+            reading.unreadable_files += 1
     return reading
+
+
+def _add(reading: Reading, record: Record, parse: Callable[[Entry, str], Read]) -> None:
+    line = {key: value for key, value in record.entry().items() if value is not None}
+    item, form, keys = parse(line, record.where)
+    reading.items.append(item)
+    reading.formats[form] += 1
+    reading.ignored.update(line.keys() - keys)
+
+
+def _fault(reading: Reading, error: RequestError, on_error: OnError) -> None:
+    if on_error is OnError.error:
+        raise error
+    reading.faults += [str(error)] if len(reading.faults) < FAULTS else []

@@ -1,4 +1,4 @@
-"""Rows of chats, several packed into one or each by itself, and of pairs of answers."""
+"""Rows of chats, several packed into one or each by itself, of pairs of answers, of prompts."""
 
 import bisect
 import itertools
@@ -89,6 +89,37 @@ class PairRows(Rows):
         """Ids of prompt, chosen and rejected answer."""
         places = self._store.offsets[3 * pair : 3 * pair + 4]
         return [self._store.tokens[a:b] for a, b in itertools.pairwise(places)]
+
+
+class PromptRows(Rows):
+    """Row i is a prompt of the store, padded on the right, without labels.
+
+    `items` says which item it is: its number in the store, counted on from `first`.
+    """
+
+    def __init__(self, store: Store, kept: Sequence[int], *, first: int, pad_id: int) -> None:
+        self.kept = kept
+        self._store, self._first, self._pad_id = store, first, pad_id
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def __getitem__(self, index: int) -> Batch:
+        batch: Any = self.batch([index])
+        return cast(Batch, {name: tensor[0] for name, tensor in batch.items()})
+
+    def batch(self, indices: Sequence[int]) -> Batch:
+        numbers = [self.kept[index] for index in indices]
+        prompts = [self._prompt(number) for number in numbers]
+        table = _Table(len(prompts), max(map(len, prompts)), self._pad_id)
+        for row, ids in enumerate(prompts):
+            table.add(row, ids, np.zeros(len(ids), dtype=bool))
+        items = torch.tensor([self._first + number for number in numbers])
+        return {**table.batch(documents=False), "items": items}
+
+    def _prompt(self, number: int) -> NDArray[np.int64]:
+        begin, end = self._store.offsets[number : number + 2]
+        return self._store.tokens[begin:end].astype(np.int64)
 
 
 class _Table:

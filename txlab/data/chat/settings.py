@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from txlab.data.cache import absolute
-from txlab.data.chat.reading import OnError
 from txlab.data.chat.tasks import Level, Task
+from txlab.data.collection import OnError
 from txlab.data.source import Data
 
 
@@ -34,7 +34,7 @@ class Settings(Data.Config):
     """Where items come from, and what becomes of those that do not fit."""
 
     path: str | None = None
-    """A file, a folder or pattern of files (JSON lines ...); None: made-up tasks."""
+    """A file (JSONL, JSON, CSV, TSV, Parquet, Arrow), a folder or pattern; None: made-up tasks."""
     on_error: OnError = OnError.error
     """What becomes of bad lines, and of chats that the template refuses: error, skip."""
     val_fraction: float = 0.05

@@ -4,18 +4,30 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from txlab.core.errors import RequestError
-from txlab.data.formats import columns, lines, plain, table
+from txlab.data.formats import array, columns, lines, plain, table
 from txlab.data.formats.compression import COMPRESSED
 from txlab.data.formats.record import Record
 
 PLAIN = (".txt", ".md")
 LINES = (".jsonl",)
+LISTS = (".json",)
+"""Read where they are named: a folder may well hold settings under this ending."""
 TABLES = {".csv": ",", ".tsv": "\t"}
 COLUMNS = (".parquet", ".arrow")
-SUFFIXES = (*PLAIN, *LINES, *TABLES, *COLUMNS)
+SUFFIXES = (*PLAIN, *LINES, *LISTS, *TABLES, *COLUMNS)
 """Endings that are read; all but columns also with a further `COMPRESSED` one: a.jsonl.gz."""
 
-__all__ = ["COLUMNS", "COMPRESSED", "LINES", "PLAIN", "SUFFIXES", "TABLES", "kind", "records"]
+__all__ = [
+    "COLUMNS",
+    "COMPRESSED",
+    "LINES",
+    "LISTS",
+    "PLAIN",
+    "SUFFIXES",
+    "TABLES",
+    "kind",
+    "records",
+]
 
 
 def kind(file: Path) -> str | None:
@@ -41,6 +53,8 @@ def records(file: Path, field: str | None) -> Iterator[Record]:
         return iter([plain.Text(file)])
     if ending in LINES:
         return lines.records(file)
+    if ending in LISTS:
+        return array.records(file)
     if ending in TABLES:
         return table.records(file, TABLES[ending], field)
     if ending in COLUMNS:

@@ -7,7 +7,7 @@ from typing import Any
 
 from txlab.core.errors import RequestError
 from txlab.data.formats.compression import opened
-from txlab.data.formats.record import BOM, Record, chosen, decoded, kind
+from txlab.data.formats.record import BOM, Record, chosen, decoded, kind, whole_text
 
 BLANK = b" \t\r\n"
 
@@ -24,14 +24,7 @@ class Line(Record):
         yield chosen(self._object(f"an object with {field!r}"), field, self._place)
 
     def entry(self) -> dict[str, Any]:
-        found = self._object("an object")
-        try:
-            json.dumps(found, ensure_ascii=False).encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise RequestError(
-                f"{self.where}: it holds half of a surrogate pair; expected text."
-            ) from error
-        return found
+        return whole_text(self._object("an object"), self.where)
 
     @property
     def _place(self) -> str:

@@ -1,5 +1,6 @@
 """One document as it stands in a file."""
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -52,6 +53,15 @@ def checked(value: Any, field: str, where: str) -> str:
             "expected text."
         ) from error
     return value
+
+
+def whole_text(entry: dict[str, Any], where: str) -> dict[str, Any]:
+    """The fields themselves; RequestError where a string in them is no text."""
+    try:
+        json.dumps(entry, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise RequestError(f"{where}: it holds half of a surrogate pair; expected text.") from error
+    return entry
 
 
 def decoded(raw: bytes, file: Path, line: int, start: int) -> str:

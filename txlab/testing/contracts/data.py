@@ -95,20 +95,24 @@ def rows_are_well_formed(subject: Subject) -> None:
                 width = len(row["tokens"])
                 full = width == most or (width < most and built.reads != "documents")
                 expect(full, f"row {i} has {width} tokens, the context {most}")
-                _well_formed(row, built.tokenizer.vocab_size, i)
+                _well_formed(row, built.tokenizer.vocab_size, i, labelled=built.supervised)
 
 
-def _well_formed(row: Batch, vocab_size: int, number: int) -> None:
+def _well_formed(row: Batch, vocab_size: int, number: int, *, labelled: bool) -> None:
     width = len(row["tokens"])
     for name, tensor in row.items():
         shape = tuple(cast(Tensor, tensor).shape)
-        expect(shape == (width,), f"row {number}: {name} has shape {shape}")
+        wanted = () if name == "items" else (width,)
+        expect(shape == wanted, f"row {number}: {name} has shape {shape}")
     tokens, labels = row["tokens"], row["labels"]
     expect(tokens.dtype == labels.dtype == torch.long, f"row {number}: tokens are {tokens.dtype}")
     expect(int(tokens.min()) >= 0 and int(tokens.max()) < vocab_size, f"row {number}: alien tokens")
     kept = labels[labels != IGNORE]
-    expect(len(kept) > 0, f"row {number} has no label")
-    expect(int(kept.min()) >= 0 and int(kept.max()) < vocab_size, f"row {number}: alien labels")
+    if labelled:
+        expect(len(kept) > 0, f"row {number} has no label")
+        expect(int(kept.min()) >= 0 and int(kept.max()) < vocab_size, f"row {number}: alien labels")
+    else:
+        expect(len(kept) == 0, f"row {number} has labels, the option says that it has none")
     if "valid" in row:
         expect(bool((labels[~row["valid"]] == IGNORE).all()), f"row {number}: padding has labels")
     if "positions" in row:
@@ -206,6 +210,20 @@ def validation_counts_each_row_once(subject: Subject) -> None:
             expect(found == wanted, f"{world} ranks supervise {found} of {wanted} labels")
             sizes = {len(batches) for batches in ranks}
             expect(len(sizes) == 1, f"{world} ranks have {sorted(sizes)} batches")
+
+
+@contract(DATA, when=lambda subject: not subject.option.cls.supervised)
+def validation_has_each_item_once(subject: Subject) -> None:
+    """Rows without labels say which item they are; over all ranks validation has each once."""
+    with prepared(subject, batch_size=4, micro_batch_size=2) as built:
+        wanted = sorted(int(built.val.batch([i])["items"]) for i in range(len(built.val)))
+        expect(len({*wanted}) == len(wanted), "two rows are of one item")
+        for world in (1, 2, 3):
+            batches = [
+                b for rank in range(world) for b in built.val_batches(rank=rank, world=world)
+            ]
+            found = sorted(i for batch in batches for i in batch["items"].tolist() if i >= 0)
+            expect(found == wanted, f"{world} ranks have items {found} of {wanted}")
 
 
 @contract(DATA)
