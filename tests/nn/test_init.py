@@ -140,6 +140,23 @@ def test_a_module_that_cannot_start_empty_is_named():
         init.apply(model, empty=True)
 
 
+def test_a_parameter_that_an_inherited_reset_forgets_is_named():
+    """A subclass adds a parameter, and the reset_parameters() above knows nothing of it."""
+
+    class Tempered(MHA):
+        def __init__(self, config, dims):
+            super().__init__(config, dims)
+            self.heat = nn.Parameter(torch.ones(dims.n_heads))
+            self.register_buffer("order", torch.arange(3), persistent=False)
+
+    model = nn.Sequential(Tempered(MHA.Config(sink_logit=True), DIMS))
+    with pytest.raises(TypeError, match=r"at 0 .*: heat, order would stay .* fills them too"):
+        GPT2Init(GPT2Init.Config(), DIMS).apply(model, empty=True)
+    plain = nn.Sequential(MHA(MHA.Config(sink_logit=True), DIMS))
+    GPT2Init(GPT2Init.Config(), DIMS).apply(plain, empty=True)
+    assert plain[0].sink_logit.eq(0).all()
+
+
 def test_table_can_be_read():
     model = decoder(LlamaInit.Config(), pos=RoPE.Config())
     table = dict(LlamaInit(LlamaInit.Config(), DIMS).table(model))

@@ -78,6 +78,18 @@ class SeesPadding(MHA):
         return replace(mask, valid=None)
 
 
+@caught_by("builds_on_meta", "heat would stay unfilled")
+class NeverFillsItsHeat(MHA):
+    """Adds a parameter that no reset_parameters() knows."""
+
+    def __init__(self, config: MHA.Config, dims: Dims) -> None:
+        super().__init__(config, dims)
+        self.heat = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Tensor, ctx: Context, cache: Any = None) -> Tensor:
+        return super().forward(x * self.heat, ctx, cache)
+
+
 @caught_by("permutation_equivariant", "permuted tokens")
 class CountsFromTheLeft(MHA):
     """Adds the place in the row to each token."""

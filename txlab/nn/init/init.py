@@ -141,17 +141,42 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _remake(model: nn.Module, kept: set[str]) -> None:
+    """`reset_parameters()` of the modules with parameters in `kept` or with buffers; TypeError
+    names what nobody fills."""
     for path, module in model.named_modules():
         prefix = f"{path}." if path else ""
         own = [name for name, _ in module.named_parameters(recurse=False) if prefix + name in kept]
         own += [name for name, _ in module.named_buffers(recurse=False)]
-        if own and not callable(getattr(module, "reset_parameters", None)):
+        if not own:
+            continue
+        reset = getattr(module, "reset_parameters", None)
+        left = own
+        if callable(reset):
+            for name in own:
+                _spoil(getattr(module, name))
+            reset()
+            left = [name for name in own if _spoilt(getattr(module, name))]
+        if left:
+            way = "that fills them too" if callable(reset) else "method"
             raise TypeError(
                 f"{type(module).__name__} at {path or 'the root'} cannot start from empty storage: "
-                f"{', '.join(own)} would stay unfilled; give it a reset_parameters() method."
+                f"{', '.join(left)} would stay unfilled; give it a reset_parameters() {way}."
             )
-        if own:
-            module.reset_parameters()  # pyright: ignore[reportCallIssue]
+
+
+def _spoil(tensor: Tensor) -> None:
+    """Fill a tensor with what no start has: NaN, or the least whole number."""
+    if tensor.is_floating_point() or tensor.is_complex():
+        tensor.fill_(float("nan"))
+    elif tensor.dtype != torch.bool:
+        tensor.fill_(torch.iinfo(tensor.dtype).min)
+
+
+def _spoilt(tensor: Tensor) -> bool:
+    """Whether some of it is still as `_spoil` left it."""
+    if tensor.is_floating_point() or tensor.is_complex():
+        return bool(tensor.isnan().any())
+    return tensor.dtype != torch.bool and bool((tensor == torch.iinfo(tensor.dtype).min).any())
 
 
 init = Slot("model.init", Init, doc="How each tensor starts.")

@@ -153,7 +153,9 @@ def compiles(subject: Subject) -> None:
 
 @contract(*NETWORK)
 def builds_on_meta(subject: Subject) -> None:
-    """Builds on the meta device with the shapes and names it has elsewhere."""
+    """Builds on the meta device with the same shapes and names, and can be filled from there."""
+    from txlab.nn.init import GPT2Init
+
     expected = {name: p.shape for name, p in probe(subject).named_parameters()}
     with torch.device("meta"):
         built = probe(subject, shaken=False)
@@ -161,3 +163,8 @@ def builds_on_meta(subject: Subject) -> None:
     expect(found == expected, "parameters differ from those of a real build")
     real = sorted(name for name, p in built.named_parameters() if not p.is_meta)
     expect(not real, f"made in memory all the same: {', '.join(real)}")
+    built.to_empty(device="cpu")
+    try:
+        GPT2Init(GPT2Init.Config(), built.dims).apply(built, empty=True)
+    except TypeError as error:
+        raise AssertionError(str(error)) from error
