@@ -3,7 +3,9 @@
     python -m benchmarks.moe [--dim 512] [--hidden 768] [--tokens 2048] [--dtype fp32|bf16]
 
 Forward and backward, interleaved in one process; read the ratios of one run, never two runs side by
-side. transformers' block needs `pip install -e '.[bench]'`; without it, it is left out.
+side. `--threads 1` takes the time that the thread had the processor, which a busy machine spoils
+less than the clock. transformers' block needs `pip install -e '.[bench]'`; without it, it
+is left out.
 """
 
 import argparse
@@ -56,12 +58,13 @@ LAYERS: dict[str, Callable[[Any, Dims], nn.Module]] = {
 
 def step(layer: nn.Module, x: Tensor, grad: Tensor, low: bool) -> float:
     """Seconds of one forward and backward pass."""
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     layer.zero_grad(set_to_none=True)
-    begin = time.perf_counter()
+    begin = clock()
     with torch.autocast("cpu", torch.bfloat16, enabled=low):
         y = layer(x)
     y.backward(grad.to(y.dtype))
-    return time.perf_counter() - begin
+    return clock() - begin
 
 
 def main() -> None:
@@ -74,7 +77,9 @@ def main() -> None:
     parser.add_argument("--dtype", default="fp32", choices=("fp32", "bf16"))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--experts-implementation", default="eager")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     args = parser.parse_args()
+    torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     dims = Dims(args.dim, 8, args.dim // 8, 1, args.tokens, 8)
     layers: dict[str, nn.Module] = {}
@@ -95,7 +100,7 @@ def main() -> None:
         order = order[1:] + order[:1]
     print(
         f"{args.experts} experts, top {args.top_k}, dim {args.dim}, hidden {args.hidden}, "
-        f"{args.tokens} tokens, {args.dtype}, forward and backward"
+        f"{args.tokens} tokens, {args.dtype}, {args.threads} threads, forward and backward"
     )
     for name, values in times.items():
         ratio = statistics.median(a / b for a, b in zip(values, times["dense"], strict=True))

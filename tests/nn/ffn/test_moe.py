@@ -11,6 +11,7 @@ from txlab.core.config import Dims
 from txlab.core.errors import RequestError
 from txlab.nn.context import Context
 from txlab.nn.ffn import FFN, MoE, SwiGLU, ffn
+from txlab.nn.ffn.dispatch import dispatch
 from txlab.nn.ffn.router import Scoring
 from txlab.nn.mask import Mask
 from txlab.testing import tiny
@@ -82,6 +83,17 @@ def test_kernel_and_loop_agree() -> None:
     x = tiny.floats(2, 9, 16)
     y = run(built, x)[0]
     torch.testing.assert_close(run(built.double(), x.double())[0].float(), y, atol=1e-5, rtol=1e-5)
+
+
+def test_gradients_of_a_tokens_rows_add_up_in_its_own_precision() -> None:
+    """1 and 2^-9 are bfloat16, their sum is not."""
+    way = dispatch(torch.tensor([[0, 1], [1, 0]]), 2)
+    x = tiny.floats(2, 4).requires_grad_()
+    rows = way.spread(x, torch.bfloat16)
+    assert torch.equal(rows, x.bfloat16()[way.order % 2])
+    sizes = torch.tensor([1.0, 2.0**-9]).repeat_interleave(2)  # of first choices, of second ones
+    rows.backward(sizes[way.order, None].expand(4, 4).bfloat16())
+    assert torch.equal(x.grad, torch.full((2, 4), 1 + 2.0**-9))
 
 
 def test_no_rows_at_all_and_experts_without_rows() -> None:

@@ -22,9 +22,9 @@ class Dispatch(NamedTuple):
     """Row after each expert's last."""
     top_k: int
 
-    def spread(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "m d"]:
-        """The token of each row."""
-        return _Spread.apply(x, self.order, self.back)  # pyright: ignore
+    def spread(self, x: Float[Tensor, "n d"], dtype: torch.dtype) -> Float[Tensor, "m d"]:
+        """The token of each row, as numbers of this kind."""
+        return _Spread.apply(x, self.order, self.back, dtype)  # pyright: ignore
 
     def collect(
         self, y: Float[Tensor, "m d"], weights: Float[Tensor, "n k"]
@@ -80,21 +80,22 @@ class _Spread(torch.autograd.Function):
     """Rows of tokens; backward gathers as well, where autograd's own would add row by row."""
 
     @staticmethod
-    def forward(x: Tensor, order: Tensor, back: Tensor) -> Tensor:
-        return _rows(x, order % len(x))
+    def forward(x: Tensor, order: Tensor, back: Tensor, dtype: torch.dtype) -> Tensor:
+        return _rows(x.to(dtype), order % len(x))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, _, back = inputs
+        x, _, back, _ = inputs
         ctx.save_for_backward(back.unflatten(0, (-1, len(x))))
+        ctx.dtype = x.dtype
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         (back,) = ctx.saved_tensors
-        total = _rows(grads[0], back[0])
+        total = _rows(grads[0], back[0]).to(ctx.dtype)
         for rows in back[1:]:
             total += _rows(grads[0], rows)
-        return total, None, None
+        return total, None, None, None
 
 
 class _Collect(torch.autograd.Function):
@@ -103,7 +104,7 @@ class _Collect(torch.autograd.Function):
     @staticmethod
     def forward(y: Tensor, weights: Tensor, order: Tensor, back: Tensor) -> Tensor:
         n, top_k = weights.shape
-        total = _rows(y, back[:n]) * weights[:, :1]
+        total = _rows(y, back[:n]).mul_(weights[:, :1])
         for i in range(1, top_k):
             total.addcmul_(_rows(y, back[i * n : (i + 1) * n]), weights[:, i : i + 1])
         return total

@@ -3,12 +3,13 @@
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from txlab.core.config import Dims
 from txlab.core.errors import RequestError
 from txlab.nn.context import Context
+from txlab.nn.ffn.dispatch import Dispatch
 from txlab.nn.ffn.ffn import FFN, ffn
 from txlab.nn.ffn.grouped import GroupedLinear
 from txlab.nn.ffn.perceptron import Perceptron
@@ -31,10 +32,15 @@ class StackedExperts(nn.Module):
             setattr(self, name, GroupedLinear(*sizes, bias=linear.bias is not None))
 
     def forward(
-        self, x: Float[Tensor, "m d"], groups: Int[Tensor, "e"], ctx: Context | None
+        self, x: Float[Tensor, "n d"], way: Dispatch, ctx: Context | None
     ) -> Float[Tensor, "m d"]:
-        parts = (getattr(self, name)(x, groups) for name in self.in_linears)
-        return getattr(self, "down")(self.mix(*parts), groups)  # noqa: B009
+        # Under autocast the few tokens are cast, not their many rows for each of the linears.
+        kind, dtype = x.device.type, x.dtype
+        if torch.is_autocast_enabled(kind):
+            dtype = torch.get_autocast_dtype(kind)
+        rows = way.spread(x, dtype)
+        parts = (getattr(self, name)(rows, way.groups) for name in self.in_linears)
+        return getattr(self, "down")(self.mix(*parts), way.groups)  # noqa: B009
 
 
 class LoopedExperts(nn.ModuleList):
@@ -44,16 +50,17 @@ class LoopedExperts(nn.ModuleList):
         super().__init__(ffn.build(config, dims) for _ in range(n_experts))
 
     def forward(
-        self, x: Float[Tensor, "m d"], groups: Int[Tensor, "e"], ctx: Context | None
+        self, x: Float[Tensor, "n d"], way: Dispatch, ctx: Context | None
     ) -> Float[Tensor, "m d"]:
-        stops = groups.tolist()
+        rows = way.spread(x, x.dtype)
+        stops = way.groups.tolist()
         starts = [0, *stops[:-1]]
         # An expert without rows runs too: its weights get a gradient of zero, not none.
         parts = [
-            expert(x[None, start:stop], ctx)[0]
+            expert(rows[None, start:stop], ctx)[0]
             for expert, start, stop in zip(self, starts, stops, strict=True)
         ]
-        return torch.cat([*parts, torch.zeros_like(x[stops[-1] :])])
+        return torch.cat([*parts, torch.zeros_like(rows[stops[-1] :])])
 
 
 def experts(config: FFN.Config, dims: Dims, n_experts: int) -> StackedExperts | LoopedExperts:

@@ -133,7 +133,7 @@ class MoE(FFN):
         flat = x.flatten(0, 1)
         routing = self.router(flat)
         way = dispatch(routing.experts, self.config.n_experts, real, self.capacity(flat, real))
-        rows = self.experts(way.spread(flat), way.groups, ctx)
+        rows = self.experts(flat, way, ctx)
         partial = real is not None or (self.training and self.config.capacity_factor is not None)
         kept = way.kept() if partial else None
         weights = routing.weights if kept is None else routing.weights * kept
