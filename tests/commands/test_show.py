@@ -1,6 +1,9 @@
 """`show` tells all about an option, and what a run would be."""
 
+import io
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +11,7 @@ import pytest
 from txlab.commands.show import main
 from txlab.core.errors import RequestError
 from txlab.core.hydra import compose, from_yaml
+from txlab.run import train
 
 
 @pytest.mark.parametrize("form", ["model.attn=gqa", "model/attn=gqa"])
@@ -55,6 +59,74 @@ def test_the_initialisation(capsys: Any):
     shown = capsys.readouterr().out
     assert "layers.2.attn.o.weight" in shown
     assert "layers.0-2.attn.q.weight" in shown
+
+
+CHATS = ["debug=fast", "data=chat", "data.n_train=60", "data.n_val=12", "model.context=128"]
+
+
+def test_samples_and_figures_of_chats(capsys: Any, tmp_path: Path):
+    """Without a terminal: marks, and no escape codes."""
+    main(["data", *CHATS, f"data.cache_dir={tmp_path}"])
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "\nrow 0\n[<|bos|><|start|>]user\n" in shown
+    assert re.search(
+        r"\[<\|start\|>\]assistant\n\u00ab[a-z0-9 ]+\[<\|end\|>\]\u00bb\n\{2\}\[<", shown
+    )
+    assert re.search(
+        r"\ntraining    rows \d+, tokens [\d,]+, supervised \d+ \(\d+\.\d%\), doc", shown
+    )
+    assert re.search(r"\n  lengths   min \d+, median \d+, 90 % up to \d+, max \d+ tokens\n", shown)
+    assert re.search(r"\n +\d+(-\d+)?  #+ \d+\n", shown)
+    assert re.search(r"\nheld out    rows \d+, tokens", shown)
+    assert re.search(r"\npadding     \d+\.\d% of the places in training batches\n", shown)
+
+
+def test_colours_on_a_terminal(tmp_path: Path):
+    from rich.console import Console
+
+    from txlab.commands.samples import show
+    from txlab.run import prepare_data
+
+    data = prepare_data(compose([*CHATS, f"data.cache_dir={tmp_path}"]))
+    stream = io.StringIO()
+    show(data, Console(file=stream, force_terminal=True, color_system="256", width=200))
+    shown = stream.getvalue()
+    assert "\x1b[32msupervised\x1b[0m" in shown
+    assert "\u00ab" not in shown
+    assert re.search(r"\x1b\[2;7m<\|bos\|><\|start\|>\x1b\[0m", shown)  # control, dim and inverse
+    assert re.search(r"\x1b\[32m[a-z0-9 ]+\x1b\[0m\x1b\[2;7;32m<\|end\|>", shown)  # an answer
+    assert re.search(r"\x1b\[48;5;\d+muser", shown)  # every other document on another ground
+
+
+def test_what_was_left_out_and_noted(capsys: Any, tmp_path: Path):
+    turns = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    lines = [{"messages": turns, "id": 5}, {"messages": turns[:1]}, {"text": "x"}]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    words = [f"data.path={tmp_path / 'x.jsonl'}", f"data.cache_dir={tmp_path}"]
+    main(["data", *CHATS[:2], *words, "data.val_fraction=0", "data.on_error=skip"])
+    shown = capsys.readouterr().out
+    assert "left out    1 no answer, 1 unreadable\n" in shown
+    assert "note        keys that are left alone: id (1 lines)\n" in shown
+    assert "held out    rows 0\n" in shown
+
+
+@pytest.mark.parametrize("data", ["pairs", "prompts"])
+def test_samples_of_other_data(data: str, capsys: Any, tmp_path: Path):
+    words = ["debug=fast", f"data={data}", "data.n_train=12", "data.n_val=4", "model.context=128"]
+    main(["data", *words, f"data.cache_dir={tmp_path}"])
+    shown = capsys.readouterr().out
+    assert ("\u00bb" in shown.partition("row 0")[2]) == (data == "pairs")
+    assert ("supervised 0 (0.0%)" in shown) == (data == "prompts")
+
+
+def test_data_in_the_tokens_of_a_model(capsys: Any, tmp_path: Path):
+    sizes = ["debug=fast", "data=chat", "data.n_train=12", "data.n_val=4", "trainer=cpu"]
+    words = [*sizes, f"data.cache_dir={tmp_path}", "tokenizer.vocab_size=280"]
+    train(compose([*words, f"run_dir={tmp_path / 'run'}", "train.steps=1"]))
+    capsys.readouterr()
+    main(["data", *words[:-1], f"model.init_from={tmp_path / 'run'}"])
+    assert "vocab_size: 280\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

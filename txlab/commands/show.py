@@ -57,17 +57,12 @@ def _config(words: list[str]) -> None:
 
 
 def _data(words: list[str]) -> None:
-    from txlab.data.source import data
+    from txlab.commands.samples import show
+    from txlab.loading import inherited
+    from txlab.run import prepare_data
 
-    config = compose(words)
-    source = data.build(
-        config.data, config.tokenizer, context=config.model.context, seed=config.seed
-    )
-    source.prepare()
-    for name, value in source.facts.items():
-        print(f"{name}: {value}")
-    for number, row in enumerate(source.preview()):
-        print(f"row {number}: {row}")
+    config, _ = inherited(compose(words), words)
+    show(prepare_data(config))
 
 
 def _schedule(words: list[str]) -> None:

@@ -14,7 +14,6 @@ from txlab.data.chat import tasks
 from txlab.data.chat.forms import Entry, Read
 from txlab.data.chat.items import Items, sha256, usable
 from txlab.data.chat.messages import Item, split
-from txlab.data.chat.preview import marked
 from txlab.data.chat.reading import FAULTS, read
 from txlab.data.chat.rows import figures
 from txlab.data.chat.settings import Settings, TooLong, Unusable
@@ -22,6 +21,7 @@ from txlab.data.chat.tasks import Level, Task
 from txlab.data.chat.template import Template
 from txlab.data.chat.written import DONE, Refused, write
 from txlab.data.collection import OnError
+from txlab.data.preview import marked, spans
 from txlab.data.problem import Problem
 from txlab.data.rows import Rows
 from txlab.data.source import Data
@@ -168,7 +168,7 @@ class Conversations(Data):
         """Rows of step 0 in text; what is supervised stands between guillemets."""
         batch = self.step_batches().at(0)[0]
         count = min(n, len(batch["tokens"]))
-        return [marked(self.tokenizer, batch, row)[:width] for row in range(count)]
+        return [marked(spans(self.tokenizer, batch, row))[:width] for row in range(count)]
 
     def too_long(self, item: Item, length: int, dropped: Counter[str]) -> bool:
         """Whether an item of `length` ids is left out by the policy, and counted."""
