@@ -3,6 +3,7 @@
 import functools
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from txlab.models import Decoder
 from txlab.models.generate import Generation, generate
 from txlab.models.sampling import Sampling
 from txlab.models.step import Step, next_tokens
-from txlab.nn.attention import GQA
+from txlab.nn.attention import GQA, Longformer
 from txlab.nn.position import Learned, position
 from txlab.testing.tiny import DIMS, model, tokens
 
@@ -164,6 +165,37 @@ def test_a_compiled_step_gives_the_same_tokens_from_one_graph(
         assert [a.reason for a in fixed] == [a.reason for a in plain]
     assert counter.frame_count == 1
     torch.compiler.reset()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_prompts_name_their_global_tokens(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row as if alone, from its places: none, one, and several far apart."""
+    module = sys.modules[generate.__module__]
+    monkeypatch.setattr(
+        module, "decoding_step", lambda model, **_: functools.partial(next_tokens, model)
+    )
+    decoder, places = model(attn=Longformer.Config(window=2)), [[3], [], [0, 4, 7]]
+    sampling = Sampling(max_new_tokens=6, temperature=0, n=2)
+    how: Any = {"compiled": compiled}
+    answers = generate(decoder, PROMPTS, sampling, globals=places, **how)
+    for row, prompt in enumerate(prompt for prompt in PROMPTS for _ in range(2)):
+        some = torch.zeros(1, len(prompt) + 6, dtype=torch.bool)
+        some[0, places[row // 2]] = True
+        for n, token in enumerate(answers[row].tokens):
+            ids = torch.tensor([[*prompt, *answers[row].tokens[:n]]])
+            states = decoder(ids, globals=some[:, : ids.shape[1]]).states
+            assert int(decoder.logits(states[:, -1]).argmax()) == token
+    assert answers != generate(decoder, PROMPTS, sampling, **how)
+
+
+def test_places_of_global_tokens_are_checked(decoder: Decoder) -> None:
+    for places, says in (
+        ([[0]], "globals has places for 1 prompts and there are 3"),
+        ([[0], [1], []], "globals of prompt 2 has the place 1, but the prompt has 1 tokens"),
+        ([[0], [0], [0]], "model.attn=gqa has no global tokens: use model.attn=longformer"),
+    ):
+        with pytest.raises(RequestError, match=says):
+            generate(decoder, PROMPTS, Sampling(), globals=places)
 
 
 def test_forbidden_ids_are_never_drawn(decoder: Decoder) -> None:

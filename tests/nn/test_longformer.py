@@ -10,6 +10,7 @@ from txlab.core.errors import RequestError
 from txlab.nn.attention.longformer import Longformer
 from txlab.nn.backend import SDPA, Banded, Math
 from txlab.nn.mask import Mask
+from txlab.nn.pattern import Pattern
 from txlab.nn.position import ALiBi, RoPE
 from txlab.testing import tiny
 from txlab.testing.probes import MixerProbe
@@ -119,6 +120,30 @@ def test_padding_and_documents(backend: str, causal: bool, named: bool) -> None:
         torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("backend", BACKENDS)
+@torch.no_grad()
+def test_extra_pads_change_no_row_whatever_its_length_and_globals(backend, causal, own) -> None:
+    """MASK-10: in one batch, padded left, right and between tokens; a row of each length, with
+    none, one or several global tokens."""
+    probe = built(backend, global_projections=own)
+    lengths = (1, W - 1, W, W + 1, 2 * W + 3, 2 * W + 3, 14)
+    special = [torch.arange(n) % (row + 2) == 1 for row, n in enumerate(lengths)]
+    special[4][:] = False
+    for side, valid in tiny.paddings(lengths).items():
+        x, marked = floats(7, 14, DIMS.dim), torch.ones(7, 14, dtype=torch.bool)
+        marked[valid] = torch.cat(special)
+        mask = Mask(14, 14, causal=causal, valid=valid, globals_=marked)
+        found = probe(x, mask=mask, positions=(valid.cumsum(1) - 1).clamp(min=0))
+        for row, n in enumerate(lengths):
+            seen = torch.ones(1, n, n, dtype=torch.bool)
+            seen, one = seen.tril() if causal else seen, x[row : row + 1, valid[row]]
+            wanted = dense(probe, one, special[row][None], seen, torch.arange(n)[None])[0]
+            torch.testing.assert_close(found[row, valid[row]], wanted, atol=1e-5, rtol=1e-5)
+            assert valid[row].sum() == n, side
+
+
 def test_pads_behind_a_row_change_nothing_and_a_wide_window_is_full_attention() -> None:
     probe = built()
     x = floats(1, 19, DIMS.dim)
@@ -204,6 +229,14 @@ def test_globals_are_named_from_the_first_call_on() -> None:
     model(tiny.tokens(1, 3), cache=cache)
     with pytest.raises(RequestError, match="name them from the first call on"):
         model(tiny.tokens(1, 1), globals=torch.ones(1, 1, dtype=torch.bool), cache=cache)
+
+
+def test_globals_are_refused_where_no_layer_has_them() -> None:
+    special = torch.ones(1, 3, dtype=torch.bool)
+    with pytest.raises(RequestError, match=r"^globals: model\.attn=gqa has no global tokens: use "):
+        tiny.model()(tiny.tokens(1, 3), globals=special)
+    pattern = Pattern(attn=["gqa", "longformer"])
+    assert tiny.model(pattern=pattern)(tiny.tokens(1, 3), globals=special).states.isfinite().all()
 
 
 def test_memory_of_the_cache() -> None:

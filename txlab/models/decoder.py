@@ -100,6 +100,11 @@ class Decoder(Model):
     ) -> tuple[Mask, Int[Tensor, "#b t"]]:
         """The mask and the positions of a forward pass; RequestError past the last position."""
         batch, n = tokens.shape
+        if globals_ is not None and not any(b.attn.names_globals for b in self.layers.blocks()):
+            raise RequestError(
+                f"globals: model.attn={self.config.attn.name} has no global tokens: use "
+                "model.attn=longformer, or leave globals out."
+            )
         if cache is not None:
             if documents is not None:
                 raise RequestError(

@@ -3,9 +3,10 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from txlab.core.errors import RequestError, RunError
@@ -42,16 +43,20 @@ def generate(
     forbidden: Sequence[int] = (),
     on_token: OnToken | None = None,
     compiled: bool = False,
+    globals: Sequence[Sequence[int]] | None = None,
 ) -> list[Generation]:
     """Continue every prompt (token ids); row i * n + j is answer j to prompt i.
 
     A row's answer is the same alone and in any batch. Prompt and answer together fill the model's
     context at most. `forbidden` ids are never drawn. `compiled`: torch.compile the step of a
     token, up to a minute for each new number of rows, so it pays for many or long answers.
-    Raises RequestError for an empty prompt, for one longer than the context and for ids outside
-    of the vocabulary.
+    `globals`: for each prompt the places of its global tokens, for attention that has such; new
+    tokens are none. None: by the attention's own rule.
+    Raises RequestError for an empty prompt, for one longer than the context, for ids outside of
+    the vocabulary and for places outside of the prompt.
     """
     _check(model, prompts, {*forbidden, *(end_ids if sampling.min_new_tokens else ())})
+    marks = None if globals is None else _marks(prompts, globals)
     context = model.dims.context
     rows = [list(prompt) for prompt in prompts for _ in range(sampling.n)]
     found = [Generation() for _ in rows]
@@ -66,7 +71,7 @@ def generate(
     model.eval()
     try:
         with torch.inference_mode():
-            run = _Run(model, rows, room, found, sampling, end_ids, on_token, compiled)
+            run = _Run(model, rows, room, found, sampling, end_ids, on_token, compiled, marks)
             run.decode(steps, pad_id, forbidden)
     finally:
         model.train(was_training)
@@ -86,6 +91,8 @@ class _Run:
     end_ids: Sequence[int]
     on_token: OnToken | None
     compiled: bool
+    marks: list[list[bool]] | None
+    """Which tokens of each prompt are global."""
 
     def decode(self, steps: int, pad_id: int, forbidden: Sequence[int]) -> None:
         """Fill `found`, `steps` tokens a row at most."""
@@ -96,7 +103,11 @@ class _Run:
         if self.compiled:  # a graph serves one length: few different ones
             length = min(-(-length // GRAPH_STEP) * GRAPH_STEP, model.dims.context)
         cache = model.new_cache(len(self.rows), length)
-        states = model(tokens, valid=valid, cache=cache).states
+        special = None
+        if self.marks is not None:
+            each = [row for row in self.marks for _ in range(sampling.n)]
+            special = _padded(each, False, device)[0]
+        states = model(tokens, valid=valid, globals=special, cache=cache).states
         states = states[torch.arange(len(tokens), device=device), valid.sum(1) - 1]
         uniform = _uniform(len(self.rows), steps, sampling).to(device)
         chooser = Chooser(
@@ -152,13 +163,31 @@ class _Run:
 
 
 def _padded(
-    rows: list[list[int]], pad_id: int, device: torch.device
-) -> tuple[Int[Tensor, "b t"], Bool[Tensor, "b t"]]:
+    rows: Sequence[list[Any]], fill: Any, device: torch.device
+) -> tuple[Shaped[Tensor, "b t"], Bool[Tensor, "b t"]]:
     """Rows of one width, and where they are no padding."""
     width = max(len(row) for row in rows)
-    tokens = torch.tensor([row + [pad_id] * (width - len(row)) for row in rows], device=device)
+    tokens = torch.tensor([row + [fill] * (width - len(row)) for row in rows], device=device)
     counts = torch.tensor([len(row) for row in rows], device=device)
     return tokens, torch.arange(width, device=device) < counts[:, None]
+
+
+def _marks(prompts: Sequence[Sequence[int]], places: Sequence[Sequence[int]]) -> list[list[bool]]:
+    """Whether each token of each prompt is at one of its places."""
+    if len(places) != len(prompts):
+        raise RequestError(
+            f"globals has places for {len(places)} prompts and there are {len(prompts)}: give a "
+            "list for each, empty where none is global."
+        )
+    for number, (prompt, some) in enumerate(zip(prompts, places, strict=True), start=1):
+        wrong = next((place for place in some if not 0 <= place < len(prompt)), None)
+        if wrong is not None:
+            raise RequestError(
+                f"globals of prompt {number} has the place {wrong}, but the prompt has "
+                f"{len(prompt)} tokens: count from 0."
+            )
+    pairs = zip(prompts, map(set, places), strict=True)
+    return [[place in some for place in range(len(prompt))] for prompt, some in pairs]
 
 
 def _check(model: Model, prompts: Sequence[Sequence[int]], never: set[int]) -> None:

@@ -1,6 +1,7 @@
 """Window and global tokens: each token sees its neighbourhood, a few see and are seen by all."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -20,10 +21,12 @@ from txlab.nn.mask import Mask
 class Longformer(MHA):
     """Window and global tokens (Beltagy et al. 2020): few tokens see and are seen by all others.
 
-    Global are the tokens that the batch names (`globals`), else the first of each document. They
-    look through projections of their own at the keys and values of such projections; others look
+    Global are the tokens that are named (`globals`: a key of batches, an argument of models and of
+    `generate`), else the first of each document. They look through projections of their own at the keys and values of such projections; others look
     at them as at any token. Order, documents and padding hold for all.
     """
+
+    names_globals: ClassVar[bool] = True
 
     @dataclass
     class Config(MHA.Config):

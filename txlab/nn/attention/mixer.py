@@ -31,6 +31,9 @@ class Mixer(nn.Module):
     attends: ClassVar[bool] = True
     """Whether `ctx.backend` computes it; where not, no mask is lowered for it."""
 
+    names_globals: ClassVar[bool] = False
+    """Whether it has global tokens, which a batch or a prompt may name (`globals`)."""
+
     active: Mapping[str, float] = MappingProxyType({})
     """Share of the tokens that the parts of these names work on, where that is not all of them."""
 
