@@ -77,6 +77,30 @@ class MixesTokens(MLP):
         return super().forward(x + x.mean(1, keepdim=True), ctx)
 
 
+@caught_by("not_linear", "twice the output")
+class HasNoNonlinearity(MLP):
+    """Two linear layers, one after the other."""
+
+    def forward(self, x: Tensor, ctx: Any = None) -> Tensor:
+        return self.down(self.up(x))
+
+
+@caught_by("does_something", "output against zero")
+class StartsAtNothing(MLP):
+    """Its output is multiplied by a number that stays 0."""
+
+    def forward(self, x: Tensor, ctx: Any = None) -> Tensor:
+        return 0 * super().forward(x, ctx)
+
+
+@caught_by("finite_at_the_edges", "inputs of size 1000")
+class Overflows(MLP):
+    """An exponential that a token of large numbers takes past the end of float32."""
+
+    def forward(self, x: Tensor, ctx: Any = None) -> Tensor:
+        return super().forward(x.exp(), ctx)
+
+
 @caught_by("every_parameter_learns", "part.gain gets no gradient")
 class HasADeadParameter(MLP):
     """A parameter nobody reads."""
