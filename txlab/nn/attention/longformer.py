@@ -22,8 +22,9 @@ class Longformer(MHA):
     """Window and global tokens (Beltagy et al. 2020): few tokens see and are seen by all others.
 
     Global are the tokens that are named (`globals`: a key of batches, an argument of models and of
-    `generate`), else the first of each document. They look through projections of their own at the keys and values of such projections; others look
-    at them as at any token. Order, documents and padding hold for all.
+    `generate`), else the first of each document. They look through projections of their own at the
+    keys and values of such projections; others look at them as at any token. Order, documents and
+    padding hold for all.
     """
 
     names_globals: ClassVar[bool] = True
