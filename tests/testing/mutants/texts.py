@@ -13,7 +13,7 @@ from txlab.data.batch import IGNORE, Batch
 from txlab.data.loader import EpochBatches, StepBatches
 from txlab.data.rows import Rows
 from txlab.data.text import Text
-from txlab.data.tokenizer import BPE
+from txlab.data.tokenizer import BPE, WordPiece
 
 
 @caught_by("text_survives", "came back as")
@@ -22,6 +22,14 @@ class StripsText(BPE):
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return super().encode_batch([text.strip() for text in texts])
+
+
+@caught_by("unknown_text_is_counted", "is lost, and nothing counts it")
+class DropsWhatItDoesNotKnow(WordPiece):
+    """Unknown words leave no token."""
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[i for i in ids if i != self.unk_id] for ids in super().encode_batch(texts)]
 
 
 @caught_by("ids_are_in_the_vocabulary", "ids from")
