@@ -1,5 +1,8 @@
 """The fused kernel or nothing: `flash` as an attention option and as a backend; `flex` on a CPU."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -8,7 +11,7 @@ from txlab.core.errors import RequestError
 from txlab.nn.attention import GQA, FlashAttention
 from txlab.nn.backend import Auto, Flash, Flex, Math, backend
 from txlab.nn.mask import Mask
-from txlab.nn.position import ALiBi
+from txlab.nn.position import ALiBi, position
 from txlab.testing.tiny import DIMS, floats, model, tokens
 
 
@@ -106,6 +109,12 @@ def test_flex_on_a_cpu_is_for_inference_and_refuses_a_backward_in_one_line() -> 
             torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
 
 
+def test_flex_compiled_on_a_cpu_has_no_sink_logit() -> None:
+    decoder = model(backend=Flex.Config(compiled=True), attn=GQA.Config(sink_logit=True))
+    with torch.no_grad(), pytest.raises(RequestError, match="has no sink_logit: leave"):
+        decoder(tokens(1, 5))
+
+
 def test_flex_makes_one_block_mask_a_step() -> None:
     built, mask = Flex(Flex.Config(), DIMS), Mask(200, 200, window=70)
     assert built._blocks(mask, torch.device("cpu")) is built._blocks(mask, torch.device("cpu"))
@@ -114,11 +123,28 @@ def test_flex_makes_one_block_mask_a_step() -> None:
 
 @torch.no_grad()
 @pytest.mark.slow
-def test_flex_compiled_on_a_cpu_gives_the_same_values() -> None:
-    mask = Mask(130, 130, window=40)
-    q, k, v = heads(4, 130, 16), heads(2, 130, 16, seed=1), heads(2, 130, 16, seed=2)
-    found = [
-        kind.attend(q, k, v, mask, scale=0.25)
-        for kind in (Flex(Flex.Config(compiled=True), DIMS), Math(Math.Config(), DIMS))
-    ]
-    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-4)
+@pytest.mark.parametrize(
+    ("pos", "fields", "inputs", "dtype"),
+    [
+        ("rope", {}, (), torch.bfloat16),
+        ("alibi", {"window": 40, "softcap": 5.0}, ("documents", "valid"), torch.float32),
+    ],
+)
+def test_flex_compiled_on_a_cpu_takes_lengths_in_turn(
+    pos: str, fields: Any, inputs: Any, dtype: torch.dtype
+) -> None:
+    """ATTN-03 through whole models, 100 s: nothing compiled for one length serves another."""
+    dims = replace(DIMS, context=1025)
+    built, plain = (
+        model(dims, backend=kind, pos=position.config(pos), attn=GQA.Config(**fields)).to(dtype)
+        for kind in (Flex.Config(compiled=True), Math.Config())
+    )
+    torch.compiler.reset()
+    for n in (1, 127, 128, 129, 1025):
+        ids, documents = tokens(2, n), (torch.arange(n) >= n // 3).long().expand(2, -1)
+        valid = torch.arange(n) < torch.tensor([[n], [n - n // 4]])
+        given = {"documents": documents, "valid": valid}
+        given = {name: given[name] for name in inputs}
+        found, wanted = (each(ids, **given).states[valid].float() for each in (built, plain))
+        apart = float((found - wanted).norm() / wanted.norm())
+        assert apart < (1e-4 if dtype == torch.float32 else 2e-2), n

@@ -19,6 +19,33 @@ class IgnoresPadding(Math):
         return super().attend(q, k, v, replace(mask, valid=None), **how)
 
 
+@caught_by("equals_the_definition", "global tokens")
+class ForgetsGlobalKeys(Math):
+    """Global keys beyond the window stay unseen."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, **how: Any) -> Tensor:
+        return super().attend(q, k, v, replace(mask, globals_=None, _memo={}), **how)
+
+
+@caught_by("equals_the_definition", "random blocks")
+class DrawsNoBlocks(Math):
+    """Of the graph of blocks, those drawn at random are left out."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, **how: Any) -> Tensor:
+        if mask.blocks is not None:
+            mask = replace(mask, blocks=replace(mask.blocks, n_random=0))
+        return super().attend(q, k, v, mask, **how)
+
+
+@caught_by("equals_the_definition", "window over padding")
+@caught_by("scores_and_caps", "padding between tokens with score")
+class MeasuresOverPadding(Math):
+    """Pads between two tokens count in their distance."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, **how: Any) -> Tensor:
+        return super().attend(q, k, v, replace(mask, _memo={"gapped": False}), **how)
+
+
 @caught_by("scores_and_caps", "with score and softcap")
 class CapsAfterTheScore(Math):
     """The soft cap takes the positional score in as well."""

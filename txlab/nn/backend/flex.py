@@ -29,7 +29,8 @@ class Flex(Backend):
         """Fields of the kernel."""
 
         compiled: bool | None = None
-        """Compile kernel and block masks; None: on a GPU. Uncompiled, all scores are held."""
+        """Compile the kernel, on a GPU block masks too; None: on a GPU. Uncompiled, all scores are
+        held."""
 
     supports = frozenset({"softcap", "score", "sink_logit"})
 
@@ -70,6 +71,11 @@ class Flex(Backend):
             "scale": scale,
             "enable_gqa": q.shape[1] != k.shape[1],
         }
+        if sink_logit is not None and self._compiles(q.device) and q.device.type == "cpu":
+            raise RequestError(
+                "model.backend=flex: compiled on a CPU, the kernel has no sink_logit: leave "
+                "model.backend.compiled unset, or use model.backend=auto."
+            )
         call = _kernel(self._compiles(q.device))
         if sink_logit is None:
             return call(q, k, v, **how)
@@ -85,8 +91,6 @@ class Flex(Backend):
 
     def _blocks(self, mask: Mask, device: torch.device) -> Any:
         """The block mask of `mask`, made once; None where it hides nothing."""
-        from torch.nn.attention.flex_attention import create_block_mask
-
         if mask.plain == "full":
             return None
 
@@ -100,15 +104,10 @@ class Flex(Backend):
             def seen(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
                 return mask.allowed(b if rows > 1 else b * 0, h, q, k)
 
-            return create_block_mask(
-                seen,
-                rows if rows > 1 else None,
-                None,
-                mask.n_queries,
-                mask.n_keys,
-                device=str(device),
-                _compile=self._compiles(device),
-            )
+            # Not on a CPU: torch 2.13 writes C++ for some masks that no compiler takes.
+            build = _builder(self._compiles(device) and device.type != "cpu")
+            batch = rows if rows > 1 else None
+            return build(seen, batch, None, mask.n_queries, mask.n_keys, device=str(device))
 
         return mask.memo(("flex",), make)
 
@@ -128,6 +127,13 @@ def _modified(mask: Mask, score: Score | None, softcap: float | None) -> Any:
         return value
 
     return modified
+
+
+@functools.cache
+def _builder(compiled: bool) -> Callable[..., Any]:
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    return torch.compile(create_block_mask) if compiled else create_block_mask
 
 
 @functools.cache
