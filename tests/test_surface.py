@@ -73,7 +73,9 @@ def test_keys(parent: str):
 
 def test_recipes_and_verbs():
     assert {"pretrain", "sft", "dpo"} <= set(RECIPES)
-    assert {"list", "show", "check", "cost", "new", "generate", "evaluate", "merge"} <= set(verbs())
+    assert {"list", "show", "check", "cost", "new", "generate", "evaluate", "merge", "tokenize"} <= set(
+        verbs()
+    )
 
 
 def test_exit_statuses():

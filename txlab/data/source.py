@@ -77,6 +77,11 @@ class Data:
         """Make or find in the cache all that the fields above need; RequestError for bad input."""
         raise NotImplementedError
 
+    @property
+    def wanted(self) -> Tokenizer.Config | Tokenizer:
+        """The tokenizer as it was asked for, with the control tokens that this data needs."""
+        return self._tokenizer
+
     def texts(self, tokenizer: Tokenizer) -> Iterator[str]:
         """The training texts that this tokenizer would be trained on; `prepare` is not needed."""
         raise RequestError(f"data={self.config.name} has no text to train a tokenizer on.")

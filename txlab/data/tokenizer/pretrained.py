@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
 
 FILE = "tokenizer.json"
-NAMES = ("bos_token", "eos_token", "pad_token", "unk_token")
+NAMES = tuple(f"{name}_token" for name in ("bos", "eos", "pad", "unk", "mask", "cls", "sep"))
 """Names under which Hugging Face directories and chat templates know special tokens."""
+STAND_INS = {"bos_token": "cls_token", "eos_token": "sep_token"}
+"""What begins and ends a document where nothing else does, as with BERT."""
 
 
 @tokenizer("pretrained")
@@ -25,8 +27,11 @@ class Pretrained(LibraryTokenizer):
 
     Beside the file are read, where they are there: tokenizer_config.json, special_tokens_map.json,
     chat_template.jinja, and the end tokens of generation_config.json. Documents begin with bos only
-    where the tokenizer itself puts it there. Byte-level ones give back every text exactly; others
-    decode as their own rules say.
+    where the tokenizer itself puts it there; [CLS] and [SEP] of BERT serve as bos and eos.
+
+    Byte-level ones without a normaliser give back every text exactly. Others decode as their own
+    rules say, those of BERT in words joined by single spaces, in small letters where it makes them.
+    In `decode_bytes`, where tokens stand by themselves, such a word has the space before it.
     """
 
     trainable = False
@@ -113,6 +118,9 @@ def _directory(folder: Path, library: "Library") -> dict[str, Any]:
         value = value.get("content") if isinstance(value, Mapping) else value
         if isinstance(value, str) and library.token_to_id(value) is not None:
             special[name] = value
+    for name, other in STAND_INS.items():
+        if name not in special and other in special:
+            special[name] = special[other]
     bos = library.token_to_id(special.get("bos_token", ""))
     adds_bos = settings.get("add_bos_token")
     if adds_bos is None:
