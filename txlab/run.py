@@ -143,11 +143,11 @@ def starting_model(
 def total_steps(config: "Config", data: "Data") -> int:
     """Steps of the whole run, from `train.steps`, `.tokens` or `.epochs`; one epoch by default."""
     train: Train = config.train
-    size = config.data.batch_size
+    size = data.step_rows
     if train.steps is not None:
         return train.steps
     if train.tokens is not None:
-        return math.ceil(train.tokens / (size * data.row_tokens))
+        return math.ceil(train.tokens / (float(size) * data.row_tokens))
     return math.ceil((train.epochs or 1) * len(data.train) / size)
 
 
@@ -176,6 +176,7 @@ def training_module(
         seed=config.seed,
         token_bytes=data.tokenizer.token_bytes(),
         validates=len(data.val) > 0,
+        val_sources=list(data.val_loaders()),
         flops_per_token=train_flops(model, round(data.sequence)),
     )
 
@@ -195,7 +196,6 @@ def build_trainer(
     origin: "Origin | None" = None,
 ) -> "Trainer":
     """Lightning's Trainer with our callbacks and other people's; writes nothing yet."""
-    from txlab.data.loader import micro_size
     from txlab.train.callbacks import Checkpoints, ExactMatch, Log, Progress
     from txlab.train.throughput import peak_flops
     from txlab.train.trainer import check_loggers, make_callbacks, make_trainer
@@ -220,7 +220,7 @@ def build_trainer(
         origin=None if origin is None else origin.text(),
     )
     trainer = make_trainer(config.trainer, settings, [*callbacks, checkpoints])
-    micro_size(config.data.batch_size, config.data.micro_batch_size, trainer.world_size)
+    data.check_ranks(trainer.world_size)
     peak = peak_flops(trainer.strategy.root_device, settings.precision)
     module.peak_flops = peak * trainer.world_size
     return trainer
@@ -249,8 +249,8 @@ def begin(
 
     if not trainer.is_global_zero:
         return
-    size = config.data.batch_size
-    batch = (size * data.train.lines, config.model.context, size * data.row_tokens)
+    size = data.step_rows
+    batch = (round(size * data.train.lines), config.model.context, float(size) * data.row_tokens)
     for line in introduction(place, module, data.facts, batch, data.notes):
         print(line, flush=True)
     write_first(place, saved_text(config))

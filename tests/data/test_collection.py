@@ -102,7 +102,7 @@ def test_the_log_has_the_counts(make_text: Make, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("spelled", ["[", "(?P<a"])
 def test_no_regular_expression(spelled: str) -> None:
-    with pytest.raises(RequestError, match=r"data\.pattern=.*no regular expression"):
+    with pytest.raises(RequestError, match=r"data\.matches=.*no regular expression"):
         check_pattern(spelled)
 
 

@@ -1,3 +1,4 @@
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -5,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txlab.data.order import indices_of_step, permutation
+from txlab.data.order import SORTED, indices_of_step, permutation, scattered
 
 SIZES = st.integers(1, 200)
 SEEDS = st.integers(-(2**70), 2**70)
@@ -67,5 +68,48 @@ PINNED = [7, 2, 0, 3, 5, 1, 4, 6]
 
 @pytest.mark.parametrize("bad", [(0, 1, 0, 0), (1, 0, 0, 0), (1, 1, 0, -1)])
 def test_nonsense_is_refused(bad: tuple[int, int, int, int]) -> None:
-    with pytest.raises(ValueError, match="batch_size="):
+    with pytest.raises(ValueError, match=r"batch_size=|step="):
         indices_of_step(*bad)
+
+
+@given(st.integers(1, 300), SEEDS, st.integers(0, 2**40))
+def test_many_rows_are_permuted_one_by_one(n: int, seed: int, epoch: int) -> None:
+    whole = scattered(n, seed, epoch, np.arange(n))
+    assert sorted(whole.tolist()) == list(range(n))
+    some = np.array([n - 1, 0, n // 2])
+    assert scattered(n, seed, epoch, some).tolist() == whole[some].tolist()
+
+
+def test_a_step_of_a_hundred_million_rows() -> None:
+    """No memory and no time goes into the rows that a step does not have."""
+    n, batch = 10**8, 1000
+    tracemalloc.start()
+    rows = indices_of_step(n, batch, 5, 3 * (n // batch) + 7)
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
+    assert len(set(rows)) == batch
+    assert abs(np.mean(rows) / n - 0.5) < 0.05
+    assert abs(np.corrcoef(rows[:-1], rows[1:])[0, 1]) < 0.15
+    assert rows == indices_of_step(n, batch, 5, 3 * (n // batch) + 7)
+
+
+def test_places_of_many_rows_are_uniform() -> None:
+    orders, counts = np.unique(
+        [scattered(4, s, e, np.arange(4)) for s in range(60) for e in range(80)],
+        axis=0, return_counts=True,
+    )  # fmt: skip
+    assert len(orders) == 24
+    assert abs(counts - 200).max() < 75  # five standard deviations
+    one = scattered(3000, 0, 0, np.arange(3000))
+    assert abs(np.corrcoef(one, np.arange(3000))[0, 1]) < 0.1
+    assert np.abs(np.diff(one)).mean() == pytest.approx(1000, rel=0.06)
+
+
+def test_where_sorting_ends() -> None:
+    small, large = indices_of_step(SORTED, 4, 0, 0), indices_of_step(SORTED + 1, 4, 0, 0)
+    assert small == permutation(SORTED, 0, 0)[:4].tolist()
+    assert large == scattered(SORTED + 1, 0, 0, np.arange(4)).tolist()
+
+
+def test_the_order_of_many_rows_never_changes() -> None:
+    assert scattered(10, 1, 2, np.arange(10)).tolist() == [5, 2, 4, 3, 1, 8, 9, 7, 6, 0]

@@ -79,10 +79,12 @@ def measure(goal: "Objective", model: "Model", made: "Data") -> dict[str, Any]:
 
     sums = Sums()
     token_bytes = made.tokenizer.token_bytes().to(model.device)
-    for batch in made.val_batches():
-        held: dict[str, Any] = dict(batch)
-        moved: Any = {key: value.to(model.device) for key, value in held.items()}
-        sums.add(held_out_pairs(goal(model, moved), moved["labels"], token_bytes))
+    for source, batches in made.val_loaders().items():
+        for batch in batches:
+            held: dict[str, Any] = dict(batch)
+            moved: Any = {key: value.to(model.device) for key, value in held.items()}
+            loss = goal(model, moved)
+            sums.add(held_out_pairs(loss, moved["labels"], token_bytes, source))
     figures = {f"{goal.item}s": sums.totals()["loss"][1], **held_out_row(sums)}
     return figures | exact_match(model, made)
 

@@ -41,5 +41,7 @@ def choices(value: str) -> list[str]:
 
 
 def absolute(path: str) -> str:
-    """A path from the home folder or the launch folder, as an absolute one."""
+    """A path from the home folder or the launch folder, as an absolute one; no address (x://)."""
+    if "://" in path:
+        return path
     return os.path.abspath(os.path.expanduser(path))

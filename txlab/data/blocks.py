@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from txlab.data.batch import IGNORE, Batch
 from txlab.data.rows import Rows
@@ -37,6 +38,9 @@ class Blocks(Rows):
     def supervised(self) -> int:
         """Targets of one epoch: all tokens but each document's first."""
         return self.store.count - self.store.documents
+
+    def lengths(self) -> NDArray[np.int64]:
+        return np.full(len(self), self.context, dtype=np.int64)
 
     def __getitem__(self, index: int) -> Batch:
         batch: Any = self.batch([index])

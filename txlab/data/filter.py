@@ -23,7 +23,7 @@ class Fate(IntEnum):
     below_min_chars = 5
     above_max_chars = 6
     unmatched = 7
-    """data.pattern is not in it."""
+    """data.matches is not in it."""
     duplicate = 8
     """Equal to one before, left out by data.dedup."""
 
@@ -78,5 +78,5 @@ def check_pattern(pattern: str | None) -> None:
         re.compile(pattern or "")
     except re.error as error:
         raise RequestError(
-            f"data.pattern={pattern}: no regular expression of Python ({error})."
+            f"data.matches={pattern}: no regular expression of Python ({error})."
         ) from error

@@ -10,11 +10,15 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from txlab.core.errors import RequestError
 from txlab.data.batch import Batch
-from txlab.data.order import indices_of_step
+from txlab.data.grouping import Grouped, shared
+from txlab.data.order import Order, Shuffled
 from txlab.data.rows import Rows, unsupervised
 
+Part = tuple[list[int], list[int], int]
+"""A micro-batch: its rows, their epochs, and how many of them count; the others only fill it up."""
 
-class StepBatches(IterableDataset[list[Batch]]):
+
+class Steps(IterableDataset[list[Batch]]):
     """For each step from `start` to before `stop` (None: without end) this rank's micro-batches.
 
     A pure function of (seed, step, rank, world): the ranks' shares are consecutive parts of the
@@ -22,35 +26,26 @@ class StepBatches(IterableDataset[list[Batch]]):
     """
 
     def __init__(
-        self,
-        rows: Rows,
-        *,
-        batch_size: int,
-        micro_batch_size: int | None = None,
-        seed: int,
-        start: int = 0,
-        stop: int | None = None,
-        rank: int = 0,
-        world: int = 1,
+        self, rows: Rows, *, start: int = 0, stop: int | None = None, rank: int = 0, world: int = 1
     ) -> None:
-        self.rows, self.batch_size, self.seed = rows, batch_size, seed
-        self.start, self.stop = start, stop
-        self.micro_batch_size = micro_size(batch_size, micro_batch_size, world)
-        share = batch_size // world
-        self._share = slice(rank * share, (rank + 1) * share)
+        self.rows, self.start, self.stop = rows, start, stop
+        self.rank, self.world = rank, world
+
+    def parts(self, step: int) -> list[Part]:
+        """This rank's micro-batches of a step, as rows."""
+        raise NotImplementedError
 
     def indices(self, step: int) -> list[list[int]]:
         """Rows of each of this rank's micro-batches of a step."""
-        mine = indices_of_step(len(self.rows), self.batch_size, self.seed, step)[self._share]
-        size = self.micro_batch_size
-        return [mine[i : i + size] for i in range(0, len(mine), size)]
+        return [rows[:there] for rows, _, there in self.parts(step)]
 
     def at(self, step: int) -> list[Batch]:
         """This rank's micro-batches of a step."""
-        first, n, found = step * self.batch_size + self._share.start, len(self.rows), []
-        for part in self.indices(step):
-            found.append(self.rows.drawn(part, [(first + i) // n for i in range(len(part))]))
-            first += len(part)
+        found = []
+        for rows, epochs, there in self.parts(step):
+            batch = self.rows.drawn(rows, epochs)
+            whole = there == len(rows)
+            found.append(batch if whole else unsupervised(batch, there * self.rows.lines))
         return found
 
     def __iter__(self) -> Iterator[list[Batch]]:
@@ -64,6 +59,69 @@ class StepBatches(IterableDataset[list[Batch]]):
         if self.stop is None:
             raise TypeError("a stream without end has no length")
         return max(0, self.stop - self.start)
+
+
+class StepBatches(Steps):
+    """Steps of `batch_size` rows, shared out evenly."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        *,
+        batch_size: int,
+        micro_batch_size: int | None = None,
+        seed: int,
+        order: Order | None = None,
+        start: int = 0,
+        stop: int | None = None,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        super().__init__(rows, start=start, stop=stop, rank=rank, world=world)
+        self.batch_size, self.seed = batch_size, seed
+        self.micro_batch_size = micro_size(batch_size, micro_batch_size, world)
+        self._order = order or Shuffled(len(rows), batch_size, seed)
+        share = batch_size // world
+        self._share = slice(rank * share, (rank + 1) * share)
+
+    def parts(self, step: int) -> list[Part]:
+        rows, epochs = (found[self._share] for found in self._order.step(step))
+        size = self.micro_batch_size
+        return [(rows[i : i + size], epochs[i : i + size], size) for i in range(0, len(rows), size)]
+
+
+class TokenBatches(Steps):
+    """Steps of rows of like length, as many as the tokens of a step allow.
+
+    Each rank has as many micro-batches; where a step has no row for one, its last row is repeated
+    there without labels, so it counts nothing.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        order: Grouped,
+        *,
+        micro_tokens: int | None = None,
+        start: int = 0,
+        stop: int | None = None,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        super().__init__(rows, start=start, stop=stop, rank=rank, world=world)
+        self._order, self._micro_tokens = order, micro_tokens
+
+    def parts(self, step: int) -> list[Part]:
+        rows, epochs = self._order.step(step)
+        size = len(rows)
+        if self._micro_tokens is not None:
+            size = max(1, self._micro_tokens // self._order.width(step))
+        return [
+            (rows[begin:end], epochs[begin:end], end - begin)
+            if end > begin
+            else (rows[-1:], epochs[-1:], 0)
+            for begin, end in shared(len(rows), self.rank, self.world, size)
+        ]
 
 
 class EpochBatches(IterableDataset[Batch]):

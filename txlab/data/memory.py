@@ -8,16 +8,20 @@ BYTES = 64
 """Of a token in a batch: five tables of up to 8 bytes, and the copies while they are made."""
 
 
-def check_batch(rows: int, context: int) -> None:
+def check_batch(rows: int, context: int, tokens: int | None = None) -> None:
     """RequestError where a step's `rows` of `context` tokens do not fit into the free memory.
 
-    That is the data alone; what a model makes of a micro-batch is usually much more.
+    With `tokens` a step has these instead. That is the data alone; what a model makes of a
+    micro-batch is usually much more.
     """
-    needed, free = rows * context * BYTES, available()
+    said = f"data.batch_size={rows} x model.context={context}"
+    if tokens is not None:
+        said = f"data.batch_tokens={tokens}:"
+    needed, free = (tokens or rows * context) * BYTES, available()
     if needed > free:
         raise RequestError(
-            f"data.batch_size={rows} x model.context={context} tokens take {needed / 2**30:,.1f} "
-            f"GiB a step, {free / 2**30:,.1f} GiB are free: make one of them smaller."
+            f"{said} tokens take {needed / 2**30:,.1f} GiB a step, {free / 2**30:,.1f} GiB are "
+            "free: make one of them smaller."
         )
 
 

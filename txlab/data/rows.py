@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import ClassVar, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from txlab.data.batch import IGNORE, Batch
@@ -28,6 +30,10 @@ class Rows:
     def drawn(self, indices: Sequence[int], epochs: Sequence[int]) -> Batch:
         """`batch`, as each row is in its epoch: override where rows are made anew in each."""
         return self.batch(indices)
+
+    def lengths(self) -> NDArray[np.int64] | None:
+        """Width of each row by itself; None where rows do not tell."""
+        return None
 
 
 def collate(rows: Sequence[Batch]) -> Batch:

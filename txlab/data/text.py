@@ -1,21 +1,27 @@
-"""Text for language models: files, or the embedded corpus, as packed blocks of tokens."""
+"""Text for language models: files, or the embedded corpus, as packed rows of tokens."""
 
+import dataclasses
 import json
-import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from txlab.core.errors import RequestError
-from txlab.data import files
 from txlab.data.blocks import Blocks
 from txlab.data.cache import absolute, cache_folder, key
-from txlab.data.collection import PARTS, Collection, OnError, Source
-from txlab.data.corpus import embedded
+from txlab.data.collection import PARTS, Collection, OnError
 from txlab.data.filter import Filter, check_pattern
-from txlab.data.shards import open_shards
+from txlab.data.joined import Joined, Span
+from txlab.data.mixing import Mixed, whole_weights
+from txlab.data.order import Order
+from txlab.data.origins import Part, located, parts, source
+from txlab.data.packing import Packed, best_fit, cut
+from txlab.data.rows import Rows
+from txlab.data.shards import Shards, open_shards
 from txlab.data.source import Data, data
 from txlab.data.store import refusal
 from txlab.data.tokenizer.making import obtain
@@ -34,6 +40,17 @@ class Documents(StrEnum):
     """One running text."""
 
 
+class Packing(StrEnum):
+    """How documents become rows."""
+
+    blocks = "blocks"
+    """One after another, cut wherever a row is full."""
+    best_fit = "best_fit"
+    """Whole documents, each in the fullest row that it fits into."""
+    none = "none"
+    """A document a row."""
+
+
 @data("text")
 class Text(Data):
     """Text files or the embedded corpus: `<bos> text <eos>` documents, packed into rows.
@@ -45,22 +62,32 @@ class Text(Data):
     @dataclass
     class Config(Data.Config):
         path: str | None = None
-        """A file (text, JSONL, CSV, TSV, Parquet, Arrow), a folder or pattern of them; None: the
-        embedded corpus."""
+        """A file (text, JSONL, CSV, TSV, Parquet, Arrow), a folder or pattern of them, or
+        hf://NAME of the Hugging Face hub; None: the embedded corpus."""
         field: str = "text"
         """Field of the text in records that have fields: JSONL, CSV, TSV, Parquet, Arrow."""
+        subset: str | None = None
+        """Configuration of a data set of the hub that has several."""
+        split: str = "train"
+        """Split of a data set of the hub."""
+        mix: list[Any] = dataclasses.field(default_factory=list)
+        """Several sources, instead of path: `[{path: a, weight: 3}, {path: b}]`, also with name,
+        field, subset, split. Rows come in the exact proportions of the weights."""
         min_chars: int = 0
         """Shorter documents are left out and counted."""
         max_chars: int | None = None
         """Longer documents are left out and counted."""
-        pattern: str | None = None
+        matches: str | None = None
         """Regular expression; documents in which it is nowhere found are left out and counted."""
         dedup: bool = False
         """Whether a document that is equal to one before it is left out and counted."""
         on_error: OnError = OnError.error
         """error: bad input ends the run; skip: it is left out and counted."""
         val_fraction: float = 0.05
-        """Part of the text (by bytes, about) that is held out for validation."""
+        """Part of the text (by bytes, about) that is held out for validation, of each source."""
+        packing: Packing = Packing.blocks
+        """blocks: rows are cut from one stream; best_fit: whole documents share rows; none: a
+        document a row. Documents longer than a row are cut into pieces as long as it."""
         documents: Documents = Documents.isolated
         """isolated: documents of a row do not see each other; joined: a row is one text."""
         cache_dir: str | None = None
@@ -77,8 +104,24 @@ class Text(Data):
                 "max_chars",
                 "a number above 0 that is not below min_chars, or null",
             )
-            check_pattern(self.pattern)
-            self.path, self.cache_dir = absolute(self.path), absolute(self.cache_dir)
+            check_pattern(self.matches)
+            self.require(
+                Packing(self.packing) is Packing.blocks or self.documents is Documents.isolated,
+                "documents",
+                f"isolated with packing={self.packing}",
+            )
+            self.path, self.cache_dir = located(self.path), absolute(self.cache_dir)
+            self.require(self.path is None or not self.mix, "path", "null beside mix")
+            self.require(
+                not self.mix or self.batch_tokens is None, "batch_tokens", "null beside mix"
+            )
+            found = parts(self.mix)
+            whole_weights([part.weight for part in found])
+            # As paths beside it are: absolute, so that a saved config means the same anywhere.
+            self.mix = [
+                {**entry, **({} if part.path is None else {"path": part.path})}
+                for entry, part in zip(self.mix, found, strict=True)
+            ]
 
     def __init__(
         self,
@@ -98,22 +141,34 @@ class Text(Data):
     def prepare(self) -> None:
         cache = cache_folder(self.config.cache_dir)
         collection, origin = self._collection(cache)
-        source = key(version=VERSION, **collection.identity)
-        self.tokenizer = obtain(self._tokenizer, cache=cache, source=source, train=collection.train)
-        folder = cache / "text" / key(source=source, tokenizer=self.tokenizer.fingerprint)
-        if not (folder / "facts.json").exists():
-            collection.write(folder, self.tokenizer, source)
-        facts = _facts(folder / "facts.json")
-        (shards,) = facts["shards"]
-        self.train, self.val = (
-            self._rows(folder, part, n, source) for part, n in zip(PARTS, shards, strict=True)
+        made_of = key(version=VERSION, **collection.identity)
+        self.tokenizer = obtain(
+            self._tokenizer, cache=cache, source=made_of, train=collection.train
         )
-        self._enough(facts["train_tokens"])
+        folder = cache / "text" / key(source=made_of, tokenizer=self.tokenizer.fingerprint)
+        if not (folder / "facts.json").exists():
+            collection.write(folder, self.tokenizer, made_of)
+        facts = _facts(folder / "facts.json")
+        self._names = [source.name for source in collection.sources]
+        rows: dict[str, list[Rows]] = {part: [] for part in PARTS}
+        for place, shards in enumerate(facts.pop("shards")):
+            for part, n in zip(PARTS, shards, strict=True):
+                store = self._store(collection.folder(folder, place), part, n, made_of)
+                rows[part].append(self._rows(store))
+                if part == "train":
+                    self._enough(collection.sources[place].path, store, rows[part][-1])
+        self._of_source = {part: [len(found) for found in rows[part]] for part in PARTS}
+        self._places = np.array([places(found) for found in rows["train"]], dtype=np.float64)
+        self.train, self.val = (
+            found[0] if len(found) == 1 else Joined(found, pad_id=self.tokenizer.pad_id)
+            for found in rows.values()
+        )
         self.facts = {
             "source": collection.path,
             "sha256": collection.sha256,
             **origin,
             **facts,
+            **self._mixture(),
             "tokenizer": self.tokenizer.fingerprint,
             "vocab_size": self.tokenizer.vocab_size,
             "context": self.context,
@@ -127,54 +182,98 @@ class Text(Data):
         """Tokens of text in a row."""
         return self.context
 
+    def order(self) -> Order:
+        if not self.config.mix:
+            return super().order()
+        sizes = self._of_source["train"]
+        return Mixed(sizes, self._weights, self.config.batch_size, self.seed)
+
+    def val_parts(self) -> dict[str, Rows]:
+        found, begin = {}, 0
+        for name, n in zip(self._names, self._of_source["val"], strict=True):
+            found[name] = Span(self.val, begin, begin + n)
+            begin += n
+        return found if len(found) > 1 else {}
+
+    @property
+    def row_tokens(self) -> float:
+        return self._mean(0)
+
+    @property
+    def sequence(self) -> float:
+        return self._mean(1)
+
+    def _mean(self, figure: int) -> float:
+        """Of the sources' `places`, as often as each comes."""
+        weights = np.array(self._weights, dtype=np.float64)
+        return float(weights @ self._places[:, figure] / weights.sum())
+
+    @property
+    def _weights(self) -> list[float]:
+        return [part.weight for part in parts(self.config.mix)] or [1.0]
+
     def _collection(self, cache: Path) -> tuple[Collection, dict[str, Any]]:
         """The documents to read, and what is known about their origin."""
         config = self.config
-        path, field = config.path, config.field
-        if path is not None:
-            found = files.find(path)
-            source = Source(path, path, found, field)
-            origin: dict[str, Any] = {"files": len(found)}
-        else:
-            if field != "text":
-                raise RequestError(f"data.field={field} is for files: give data.path=FILE as well.")
-            corpus = embedded(cache)
-            source = Source("embedded corpus", "embedded corpus", [corpus.file], field)
-            origin = {
-                "python": platform.python_version(),
-                "dropped_repeated": corpus.repeated,
-                "dropped_short": corpus.short,
-            }
+        own = Part(config.path, field=config.field, subset=config.subset, split=config.split)
+        found, origin = [], {}
+        for part in parts(config.mix) or [own]:
+            part.field = part.field or config.field
+            part.subset, part.split = part.subset or config.subset, part.split or config.split
+            of_part, origin = source(part, cache)
+            found.append(of_part)
+        if len(found) > 1:
+            origin = {"files": sum(len(of_part.files) for of_part in found)}
         collection = Collection(
-            [source],
+            found,
             val_fraction=config.val_fraction,
-            wanted=Filter(config.min_chars, config.max_chars, config.pattern),
+            wanted=Filter(config.min_chars, config.max_chars, config.matches),
             dedup=config.dedup,
             on_error=config.on_error,
         )
         return collection, origin
 
-    def _rows(self, folder: Path, part: str, n: int, source: str) -> Blocks:
+    def _store(self, folder: Path, part: str, n: int, source: str) -> Shards:
         mine = self.tokenizer
-        store = open_shards(
-            folder,
-            part,
-            n=n,
-            vocab_size=mine.vocab_size,
-            tokenizer=mine.fingerprint,
-            source=source,
-        )
-        isolate = self.config.documents is Documents.isolated
-        return Blocks(store, context=self.width, pad_id=mine.pad_id, isolate=isolate)
+        about: dict[str, Any] = {"tokenizer": mine.fingerprint, "source": source}
+        return open_shards(folder, part, n=n, vocab_size=mine.vocab_size, **about)
 
-    def _enough(self, tokens: int) -> None:
-        if tokens < self.width + 1:
+    def _rows(self, store: Shards) -> Rows:
+        pad_id, packing = self.tokenizer.pad_id, Packing(self.config.packing)
+        if packing is Packing.blocks:
+            isolate = self.config.documents is Documents.isolated
+            return Blocks(store, context=self.width, pad_id=pad_id, isolate=isolate)
+        pieces = cut(store.offsets(), self.width)
+        rows = best_fit(pieces.lengths, self.width) if packing is Packing.best_fit else None
+        return Packed(store, pieces, rows, context=self.width, pad_id=pad_id)
+
+    def _mixture(self) -> dict[str, Any]:
+        """How often each source is gone through in an epoch, where there are several."""
+        order = self.order() if self.config.mix else None
+        if not isinstance(order, Mixed):
+            return {}
+        passes = zip(self._names, order.passes(), strict=True)
+        return {"passes": {name: round(n, 4) for name, n in passes}}
+
+    def _enough(self, path: str, store: Shards, rows: Rows) -> None:
+        least = self.width + 1 if isinstance(rows, Blocks) else 2
+        if store.count < least or len(rows) == 0:
             needs = "model.context" if self.width == self.context else f"{self.width} of its places"
+            row = (
+                f"a row needs {needs} + 1 = {least}" if least > 2 else "a row needs 2 in a document"
+            )
             raise RequestError(
-                f"{self.config.path or 'the embedded corpus'}: {tokens} tokens to train on, a row "
-                f"needs {needs} + 1 = {self.width + 1}; give more text, a smaller "
+                f"{path}: {store.count} tokens to train on, {row}; give more text, a smaller "
                 "model.context, or data.val_fraction=0."
             )
+
+
+def places(rows: Rows) -> tuple[float, float]:
+    """Tokens in a row, and tokens that may see each other; means."""
+    if not isinstance(rows, Packed):
+        assert isinstance(rows, Blocks)
+        return rows.context, rows.context
+    return rows.tokens / len(rows), rows.tokens / rows.pieces
 
 
 def _facts(file: Path) -> dict[str, Any]:

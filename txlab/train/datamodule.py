@@ -36,7 +36,8 @@ class DataModule(LightningDataModule):
         if not self.validates:
             return []
         rank, world = self._place()
-        return self._loader(self.data.val_batches(rank=rank, world=world))
+        loaders = self.data.val_loaders(rank=rank, world=world)
+        return [self._loader(batches) for batches in loaders.values()]
 
     def transfer_batch_to_device(
         self, batch: Any, device: torch.device, dataloader_idx: int

@@ -111,10 +111,15 @@ class Window:
 
 
 def held_out_pairs(
-    loss: Loss, labels: Tensor, token_bytes: Tensor | None
+    loss: Loss, labels: Tensor, token_bytes: Tensor | None, source: str | None = None
 ) -> dict[str, tuple[Tensor, Tensor]]:
-    """What one held-out batch adds to `Sums`; with `token_bytes` [v], also the targets' bytes."""
+    """What one held-out batch adds to `Sums`; with `token_bytes` [v], also the targets' bytes.
+
+    The loss of a batch of one source counts for this one, too.
+    """
     pairs = {"loss": (loss.sum, loss.count), **loss.metrics}
+    if source is not None:
+        pairs[f"loss/{source}"] = pairs.get("nll", pairs["loss"])
     if token_bytes is not None:
         n_bytes = token_bytes[labels.clamp(min=0)].where(labels != IGNORE, 0).sum()
         pairs["bytes"] = (n_bytes, torch.ones_like(n_bytes))

@@ -52,6 +52,7 @@ class TrainModule(LightningModule):
         seed: int = 0,
         token_bytes: Tensor | None = None,
         validates: bool = True,
+        val_sources: Sequence[str | None] = (None,),
         flops_per_token: float = 0.0,
         peak_flops: float = 0.0,
     ) -> None:
@@ -64,6 +65,8 @@ class TrainModule(LightningModule):
         self.seed = seed
         self.token_bytes = token_bytes
         self.validates = validates
+        self.val_sources = val_sources
+        """Name of what each validation loader measures; None: of all there is."""
         self.flops_per_token = flops_per_token
         self.peak_flops = peak_flops
         self.optimizer = make_optimizer(model)
@@ -183,12 +186,13 @@ class TrainModule(LightningModule):
             again = peak_flops(self.device, self.config.precision, again=True)
             self.peak_flops = max(self.peak_flops, again * self.trainer.world_size)
 
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+    def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         loss = self.objective(self.model, batch)
         labels = batch["labels"]
         if self.token_bytes is not None:
             self.token_bytes = self.token_bytes.to(labels.device)
-        self.held_out.add(held_out_pairs(loss, labels, self.token_bytes))
+        source = self.val_sources[dataloader_idx]
+        self.held_out.add(held_out_pairs(loss, labels, self.token_bytes, source))
 
     def on_validation_epoch_end(self) -> None:
         self.held_out = self._over_ranks(self.held_out)

@@ -24,7 +24,13 @@ FREE_LEAVES = frozenset(
             "train.sample",
             "train.compile",
         ),
-        *("data.micro_batch_size", "data.cache_dir", "data.n_asked", "model.init_from"),
+        *(
+            "data.micro_batch_size",
+            "data.micro_batch_tokens",
+            "data.cache_dir",
+            "data.n_asked",
+            "model.init_from",
+        ),
     }
 )
 """Keys that may change on resume: length, intervals, places. All others decide the result."""

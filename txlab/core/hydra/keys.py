@@ -15,7 +15,7 @@ FREE = ("trainer", "logger", "callbacks", "hydra")
 """Mappings of other people's keys, which nobody here can check."""
 GROUPS = ("recipe", "debug", "trainer", "logger", "callbacks")
 """Groups of YAML files, beside the slots."""
-TEXTS = frozenset({"prompt", "sample", "stop", "system", "template", "text"})
+TEXTS = frozenset({"matches", "prompt", "sample", "stop", "system", "template", "text"})
 """Keys whose value is text for a reader: taken letter by letter."""
 PATHS = frozenset({"ckpt", "dir", "file", "init_from", "path", "resume", "run_dir"})
 """Keys whose value is a path, as are those that end in _path, _dir and _file."""
