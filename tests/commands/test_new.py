@@ -10,6 +10,7 @@ import pytest
 
 import txlab.schema  # noqa: F401  (declares every slot)
 from txlab.__main__ import dispatch
+from txlab.commands.new import files, usual
 from txlab.core.errors import RequestError
 from txlab.core.slot import SLOTS
 from txlab.testing import judge, subjects
@@ -50,6 +51,16 @@ def test_a_package_passes_its_contract_as_created(
     assert "from txlab.nn.norm import RMSNorm, norm" in (package / "txlab_my_own.py").read_text()
     assert ", 0 failed" in check(package, "model.norm")
     compile((package / "tests/test_my_own.py").read_text(), "test", "exec")
+
+
+def test_a_name_that_spells_the_class_it_starts_from() -> None:
+    text = files(SLOTS["optim"], "adam_w")["txlab_adam_w.py"]
+    assert '@optim("adam_w")\nclass MyAdamW(AdamW):' in text
+
+
+def test_what_does_nothing_itself_is_no_start() -> None:
+    for slot in SLOTS.values():
+        assert usual(slot).__name__ not in ("Auto", "NoAdapter")
 
 
 @pytest.mark.parametrize("slot", SLOTS)

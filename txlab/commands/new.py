@@ -3,7 +3,8 @@
 python -m txlab new model.attn mine
 python -m txlab new model.norm mine dir=plugins/mine
 
-The option starts as the slot's usual one under a new name, so it passes its contract as created.
+The option starts as the slot's usual one under a new name (a backend as `math`, an adapter as
+`lora`: their usual ones do nothing themselves), so it passes its contract as created.
 """
 
 import importlib
@@ -19,6 +20,8 @@ from txlab.core.files import refuse_as_new
 from txlab.core.hydra import registry
 from txlab.core.slot import Slot, slot_at
 
+STARTS = {"model.backend": "math", "adapter": "lora"}
+"""Options to start from where the usual one does nothing itself."""
 MODULE = '''"""{Name}: what it does, in a line."""
 
 from dataclasses import dataclass
@@ -114,12 +117,13 @@ def check_name(slot: Slot[Any], name: str) -> None:
 def files(slot: Slot[Any], name: str) -> dict[str, str]:
     """The package's files by path."""
     base = usual(slot)
+    title = "".join(part.capitalize() for part in name.split("_"))
     places = sorted({(place(base), base.__name__), (place(slot.interface), decorator(slot))})
     words = {
         "slot": slot.path,
         "name": name,
         "dashed": name.replace("_", "-"),
-        "Name": "".join(part.capitalize() for part in name.split("_")),
+        "Name": f"My{title}" if title == base.__name__ else title,
         "Base": base.__name__,
         "decorator": decorator(slot),
         "imports": imports(places),
@@ -144,7 +148,9 @@ def imports(places: list[tuple[str, str]]) -> str:
 
 
 def usual(slot: Slot[Any]) -> type:
-    """The class that a config has in this slot where nobody chooses."""
+    """The class to start from: that of a config in this slot where nobody chooses."""
+    if slot.path in STARTS:
+        return slot.option(STARTS[slot.path]).cls
     from txlab.schema import Config
 
     value: Any = Config()

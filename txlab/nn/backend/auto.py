@@ -49,7 +49,7 @@ class Auto(Backend):
                 assert isinstance(runs, Banded)
                 return ByMask(usual, runs) if features <= runs.supports else usual
         raise RequestError(
-            f"model.backend=auto: no backend computes {', '.join(sorted(features))}."
+            f"model.backend={self.name}: no backend computes {', '.join(sorted(features))}."
         )
 
 
