@@ -163,9 +163,15 @@ def test_bos_is_the_templates_matter(bpe: BPE) -> None:  # SFT-05
     assert without.prompt(messages[:1]) == Template(bpe).prompt(messages[:1])[1:]
 
 
-def test_space_before_the_end_token_is_learned_too(bpe: BPE) -> None:
-    spaced = using(bpe, "{% for m in messages %} {{ m.content }} {{ eos_token }}{% endfor %}")
-    assert supervised(spaced, chat("a", "b")) == "b <|eos|>"
+def test_space_around_an_answer_is_learned_too(bpe: BPE) -> None:
+    """The model writes what the template does not write when it asks for an answer."""
+    text = "{% for m in messages %} {{ m.content }} {{ eos_token }}{% endfor %}"
+    spaced = using(bpe, text)
+    assert supervised(spaced, chat("a", "b")) == " b <|eos|>"
+    assert spelled(bpe, spaced.prompt(chat("a"))) == " a <|eos|>"
+    asks = using(bpe, text + "{% if add_generation_prompt %} {% endif %}")
+    assert supervised(asks, chat("a", "b")) == "b <|eos|>"
+    assert spelled(bpe, asks.prompt(chat("a"))) == " a <|eos|> "
 
 
 def test_a_template_may_strip_messages(bpe: BPE) -> None:

@@ -29,7 +29,7 @@ from txlab.data.store import Store
 from txlab.data.tokenizer.making import obtain
 from txlab.data.tokenizer.tokenizer import Tokenizer
 
-VERSION = 2
+VERSION = 3
 """Raise when the same items and settings would give other files."""
 ASKED, LOOKED_AT = 200, 4
 """Held-out items that are answered at a validation: of tasks, and of a file."""

@@ -1,26 +1,28 @@
 """Chat templates: Jinja text that turns messages into the one text a model reads.
 
-The template is somebody else's program, so it runs in a sandbox; where the answers lie in what it
-writes is found out by marking them, and a template that hides them is refused.
+Where the answers lie in what a template writes is found out by marking them; a template that hides
+them is refused.
 """
 
 import functools
-import json
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from txlab.core.errors import RequestError
 from txlab.data.chat.messages import Message
+from txlab.data.chat.sandbox import compiled
 from txlab.data.tokenizer.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from jinja2 import Template as Compiled
 
 PRIVATE = range(0xE000, 0xF900)
 """Code points without meaning, some of which no text of a chat uses: they mark its contents."""
 DUMMY = "answer"
+WAYS: tuple[Callable[[str], str], ...] = (
+    str, str.strip, str.lstrip, str.rstrip, lambda text: text.strip("\n"),
+    lambda text: text.lstrip("\n"),
+)  # fmt: skip
+"""What templates do to the outer white space of contents."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,11 @@ class Encoded:
 class Template:
     """The chat template of a tokenizer: messages to text, pieces and ids.
 
-    The ids of a chat are those of its pieces, one after another. Pieces end at control tokens that
-    the template writes, and where an answer begins or ends; each is encoded as ordinary text, so
-    what a message spells stays text. A prompt's ids thus are the beginning of the chat's.
+    Control tokens that the template writes cut the text of a chat into parts; each is encoded as
+    ordinary text, so what a message spells stays text. Where an answer begins inside of a part, the
+    ids before it have to be those of the prompt alone, as a model gets them that is asked: where
+    the encoded part begins otherwise, it is encoded in two. So a prompt's ids always are the
+    beginning of the chat's.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -98,7 +102,9 @@ class Template:
             elif messages[number]["role"] == "assistant":
                 if ending is not None:
                     break
-                found += [*_plain(text), *_plain(part, number)]
+                lead = self._lead if text.endswith(self._lead) else ""
+                before = text[: len(text) - len(lead)]
+                found += [*_plain(before), *_plain(lead + part, number)]
                 text, ending = "", number
             else:
                 text += part
@@ -106,12 +112,27 @@ class Template:
             raise _hidden("no control token follows an answer, so a model could not learn to end")
         return [*found, *_plain(text)]
 
+    @functools.cached_property
+    def _lead(self) -> str:
+        """White space that the template writes before an answer, but not when it asks for one."""
+        asked = [{"role": "user", "content": "question"}]
+        turn = [*asked, {"role": "assistant", "content": DUMMY}]
+        try:
+            whole, prompt = self.render(turn), self.render(asked, generation_prompt=True)
+        except RequestError:
+            return ""  # such short chats are not for it; those that are will tell
+        before = whole[: whole.rindex(DUMMY)] if DUMMY in whole else ""
+        lead = before.removeprefix(prompt)
+        return lead if before.startswith(prompt) and not lead.strip() else ""
+
     def _closing(self, text: str, number: int) -> list[Piece]:
         """White space and the control token right after an answer: the model writes them too."""
         control = self._control.search(text)
         assert control is not None
-        space = text[: control.start()]
-        return [*_plain(space, number), Piece(control.group(), control=True, answer=number)]
+        return [
+            *_plain(text[: control.start()], number),
+            Piece(control.group(), control=True, answer=number),
+        ]
 
     def _regions(self, messages: Sequence[Message]) -> Iterator[tuple[str, int | None]]:
         """The rendered text as (text, number of the message whose content it is, if any)."""
@@ -120,7 +141,7 @@ class Template:
         opening, closing = _unused([*texts, plain, self.tokenizer.template or ""])
         mark = re.compile(f"{opening}(\\d+){opening}|{closing}(\\d+){closing}")
         # Some templates strip contents: then the stripped ones are what the chat is made of.
-        for contents in (texts, [text.strip() for text in texts]):
+        for contents in _stripped(messages):
             marked = self.render([
                 {**m, "content": f"{opening}{n}{opening}{text}{closing}{n}{closing}"}
                 for n, (m, text) in enumerate(zip(messages, contents, strict=True))
@@ -172,52 +193,56 @@ class Template:
         return tuple(dict.fromkeys([*own, *self.tokenizer.end_ids]))
 
     def _ids(self, pieces: Sequence[Piece]) -> Encoded:
-        encoded = iter(self.tokenizer.encode_batch([p.text for p in pieces if not p.control]))
         ids: list[int] = []
         answer: list[int] = []
-        for piece in pieces:
-            new = [self.tokenizer.control[piece.text]] if piece.control else next(encoded)
-            ids += new
-            answer += [-1 if piece.answer is None else piece.answer] * len(new)
+        parts = [list(run) for _, run in itertools.groupby(pieces, lambda piece: piece.control)]
+        encoded = iter(self.tokenizer.encode_batch(
+            [text for part in parts if not part[0].control for text in _texts(part)]
+        ))  # fmt: skip
+        for part in parts:
+            for piece, new in self._parted(part, encoded):
+                ids += new
+                answer += [-1 if piece.answer is None else piece.answer] * len(new)
         return Encoded(ids, answer)
 
+    def _parted(
+        self, part: Sequence[Piece], encoded: Iterator[list[int]]
+    ) -> Iterator[tuple[Piece, list[int]]]:
+        """Pieces between two control tokens, or a run of such, with the ids of each."""
+        if part[0].control:
+            yield from ((piece, [self.tokenizer.control[piece.text]]) for piece in part)
+            return
+        whole = next(encoded)
+        if part[0].answer == part[-1].answer:
+            yield part[0], whole
+            return
+        before, own = next(encoded), next(encoded)
+        yield part[0], before
+        n = len(before)
+        yield part[-1], whole[n:] if whole[:n] == before else own
 
-@functools.lru_cache(maxsize=16)
-def compiled(text: str) -> "Compiled":
-    """The template as a program, with what chat templates expect to find; RequestError otherwise.
 
-    The date is not among it: the same data must give the same tokens on every day.
+def _texts(part: Sequence[Piece]) -> list[str]:
+    """What to encode of the pieces between two control tokens: all, and what an answer parts."""
+    before = "".join(piece.text for piece in part if piece.answer is None)
+    own = "".join(piece.text for piece in part if piece.answer is not None)
+    return [before + own, before, own] if before and own else [before + own]
+
+
+def _stripped(messages: Sequence[Message]) -> Iterator[list[str]]:
+    """Contents as they are, and with outer white space stripped in every way a template may do it.
+
+    Ways go by roles: all messages alike first.
     """
-    from jinja2 import TemplateError, nodes
-    from jinja2.ext import Extension, LoopControlExtension
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    class Generation(Extension):
-        """`{% generation %}` marks answers for another library; here it only holds its contents."""
-
-        tags = {"generation"}  # noqa: RUF012
-
-        def parse(self, parser: Any) -> list[nodes.Node]:
-            next(parser.stream)
-            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-    def refuse(message: str) -> None:
-        raise TemplateError(message)
-
-    def as_json(value: Any, indent: int | None = None) -> str:
-        return json.dumps(value, ensure_ascii=False, indent=indent)
-
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[LoopControlExtension, Generation]
-    )
-    environment.filters["tojson"] = as_json
-    environment.globals["raise_exception"] = refuse
-    try:
-        return environment.from_string(text)
-    except TemplateError as error:
-        line = getattr(error, "lineno", None)
-        where = f"line {line} of the chat template" if line else "the chat template"
-        raise RequestError(f"{where} cannot be read: {str(error).splitlines()[0]}.") from error
+    roles = sorted({message["role"] for message in messages})
+    alike = [(way,) * len(roles) for way in WAYS]
+    seen: list[list[str]] = []
+    for chosen in (*alike, *itertools.product(WAYS, repeat=len(roles))):
+        ways = dict(zip(roles, chosen, strict=True))
+        contents = [ways[message["role"]](message["content"]) for message in messages]
+        if contents not in seen:
+            seen.append(contents)
+            yield contents
 
 
 def _plain(text: str, answer: int | None = None) -> list[Piece]:
