@@ -89,7 +89,7 @@ def test_encode_takes_a_file_and_marks_what_is_no_text(
     main(["encode", *words, "tokenizer=byte", f"file={tmp_path / 'a.txt'}"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == r"\xc3│\xa9│\n│<│|│b│o│s│|│>"
-    assert lines[2] == "10 tokens of 10 bytes, 1.00 a token, 0 unknown"
+    assert lines[2] == "10 tokens, 1.000 bytes a token, 0 unknown (0.000%)"
 
 
 def test_encode_counts_unknown_text_and_uses_the_runs_tokenizer(
@@ -98,7 +98,7 @@ def test_encode_counts_unknown_text_and_uses_the_runs_tokenizer(
     main(["encode", *words, "tokenizer=wordpiece", "tokenizer.vocab_size=300", "text=the Я key"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == " the│<|unk|>│ key"
-    assert lines[2].endswith("3 tokens of 10 bytes, 3.33 a token, 1 unknown")
+    assert lines[2] == "3 tokens, 3.333 bytes a token, 1 unknown (33.333%)"
 
 
 def test_colours_on_a_terminal(words: list[str], monkeypatch, capsys: Any) -> None:

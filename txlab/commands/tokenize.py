@@ -107,6 +107,8 @@ def train(words: list[str]) -> None:
 
 def encode(words: list[str]) -> None:
     """Print the pieces and the ids of a text."""
+    from txlab.data.tokenizer.figures import Figures
+
     arguments, rest = parse(Encode, words, rest=True)
     if (arguments.text is None) == (arguments.file is None):
         raise RequestError("tokenize encode takes text=... or file=..., one of them.")
@@ -118,10 +120,7 @@ def encode(words: list[str]) -> None:
     ids = found.encode(text)
     show_pieces(found, ids)
     print(*ids)
-    size = len(text.encode())
-    unknown = ids.count(found.unk_id) if found.unk_id is not None else 0
-    print(f"{len(ids)} tokens of {size} bytes, {size / max(len(ids), 1):.2f} a token, "
-          f"{unknown} unknown")  # fmt: skip
+    print(figures(Figures(found).of(text)))
 
 
 def stats(words: list[str]) -> None:
@@ -193,7 +192,7 @@ def figures(found: "Figures") -> str:
     share = found.unknown / max(found.tokens, 1)
     return (
         f"{found.tokens:,} tokens, {found.bytes_a_token:.3f} bytes a token, {found.unknown:,} "
-        f"unknown ({share:.3%})"
+        f"unknown ({share:.3%}){f', {found.lost:,} bytes lost' if found.lost else ''}"
     )
 
 

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer as Library
-from tokenizers import decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from txlab.core.errors import RequestError
 from txlab.data.tokenizer import Pretrained
+from txlab.data.tokenizer.figures import Figures
 from txlab.data.tokenizer.making import obtain
 
 TEXTS = ["The quick brown fox jumps over the lazy dog, 1234 times. " * 20, "naïve café 日本 " * 9]
@@ -132,3 +133,37 @@ def test_without_a_file_it_says_what_it_needs(tmp_path: Path) -> None:
     (byte_level(tmp_path) / "tokenizer_config.json").write_text("[1]")
     with pytest.raises(RequestError, match=r"tokenizer_config\.json cannot be read"):
         Pretrained.load(tmp_path)
+
+
+def test_a_byte_that_has_no_letter_is_lost_and_counted(tmp_path: Path) -> None:
+    folder = byte_level(tmp_path)
+    parts = json.loads((folder / "tokenizer.json").read_text())
+    vocabulary = parts["model"]["vocab"]
+    vocabulary["unused"] = vocabulary.pop("Ā")  # NUL
+    (folder / "tokenizer.json").write_text(json.dumps(parts))
+    mine = Pretrained.load(folder)
+    assert not mine.exact
+    assert mine.decode(mine.encode("a\x00b")) == "ab"
+    assert Figures(mine).of("a\x00b\x00").lost == 2
+    assert Figures(Pretrained.load(byte_level(tmp_path / "whole"))).of("a\x00").lost == 0
+
+
+def test_a_tokenizer_of_bert_begins_and_ends_with_its_own_tokens(tmp_path: Path) -> None:
+    names = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    vocabulary = {s: i for i, s in enumerate([*names, "he", "##llo", "a", "."])}
+    library = Library(models.WordPiece(vocab=vocabulary, unk_token="[UNK]"))
+    library.normalizer = normalizers.BertNormalizer(lowercase=True)  # type: ignore
+    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore
+    library.decoder = decoders.WordPiece()  # type: ignore
+    library.post_processor = processors.TemplateProcessing(  # type: ignore
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    keys = {f"{s.strip('[]').lower()}_token": s for s in names}
+    PreTrainedTokenizerFast(tokenizer_object=library, **keys).save_pretrained(tmp_path)
+    mine = Pretrained.load(tmp_path)
+    assert (mine.bos_id, mine.eos_id, mine.pad_id, mine.unk_id) == (2, 3, 0, 1)
+    assert mine.special["mask_token"] == "[MASK]"
+    assert mine.encode("Hello  a. [MASK]")[:4] == [5, 6, 7, 8]
+    assert 4 not in mine.encode("Hello [MASK]")
+    assert mine.decode([2, 5, 6, 7, 8, 3]) == "hello a."
+    assert mine.decode_bytes([5, 6, 7, 8]) == b" hello a ."

@@ -1,6 +1,7 @@
 """How a tokenizer does on texts: bytes a token, unknown ones, which tokens come how often."""
 
 from collections.abc import Iterable, Iterator
+from typing import Self
 
 import numpy as np
 
@@ -26,6 +27,11 @@ class Figures:
                 self.counts += np.bincount(ids, minlength=len(self.counts))
         return most is not None and self.bytes >= most
 
+    def of(self, text: str) -> Self:
+        """These figures, with one text added."""
+        self.add([text])
+        return self
+
     def _count(self, texts: Iterable[str], most: int | None) -> Iterator[str]:
         for text in texts:
             self.texts += 1
@@ -47,6 +53,13 @@ class Figures:
         """How often the unknown token came."""
         unk = self._tokenizer.unk_id
         return 0 if unk is None else int(self.counts[unk])
+
+    @property
+    def lost(self) -> int:
+        """Bytes that no token stands for: some byte-level tokenizers lack a few, and drop them."""
+        if not getattr(self._tokenizer, "byte_level", False) or self._tokenizer.exact:
+            return 0
+        return max(self.bytes - int(self._tokenizer.token_bytes().numpy() @ self.counts), 0)
 
     @property
     def unused(self) -> int:

@@ -29,9 +29,11 @@ class Pretrained(LibraryTokenizer):
     chat_template.jinja, and the end tokens of generation_config.json. Documents begin with bos only
     where the tokenizer itself puts it there; [CLS] and [SEP] of BERT serve as bos and eos.
 
-    Byte-level ones without a normaliser give back every text exactly. Others decode as their own
-    rules say, those of BERT in words joined by single spaces, in small letters where it makes them.
-    In `decode_bytes`, where tokens stand by themselves, such a word has the space before it.
+    Byte-level ones without a normaliser give back every text exactly, if they have all bytes: those
+    that lack some, as SmolLM2's does, leave them out (`tokenize stats` counts them). Others decode
+    as their own rules say, those of BERT in words joined by single spaces, in small letters where
+    it makes them. In `decode_bytes`, where tokens stand by themselves, such a word has the space
+    before it.
     """
 
     trainable = False
