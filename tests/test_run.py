@@ -122,6 +122,10 @@ def test_four_runs_in_one_second_get_four_folders(words, monkeypatch):
     ("more", "message"),
     [
         (["model.vocab_size=200"], "model.vocab_size=200 is below the tokenizer's 300 ids"),
+        (
+            ["model.vocab_size=262", "tokenizer=byte", "tokenizer.control=['<x>', '<y>']"],
+            "model.vocab_size=262 is below the tokenizer's 263 ids",
+        ),
         (["resume=nowhere"], "nowhere: there is no such folder"),
         (["resume=auto"], "resume=auto needs run_dir"),
         (["train.precision=16-mixed"], "needs a GPU"),

@@ -31,6 +31,14 @@ def write(folder: Path, lengths: list[int], *, limit: int, step: int = 5) -> Sha
     return open_shards(folder, "train", n=writer.n, **ABOUT)
 
 
+def test_a_token_is_counted_in_all_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "SPAN", 3)
+    found = write(tmp_path, [4, 4, 9, 2], limit=5)
+    assert len(found.stores) > 1
+    wanted = found.read(0, len(found)).tolist()
+    assert [found.count_of(i) for i in range(30)] == [wanted.count(i) for i in range(30)]
+
+
 @given(LENGTHS, st.integers(1, 60), st.integers(1, 30))
 def test_shards_read_like_one(
     tmp_path_factory: pytest.TempPathFactory, lengths: list[int], limit: int, step: int

@@ -13,7 +13,7 @@ import torch
 from txlab.core.errors import RequestError, RunError
 from txlab.data import IGNORE, Data, Text, data, encoding
 from txlab.data.text import Documents
-from txlab.data.tokenizer import BPE
+from txlab.data.tokenizer import BPE, WordPiece
 
 Make = Callable[..., Text]
 PROSE = "It was the best of lines, it was the worst of lines; number {i} of them all.\n"
@@ -259,3 +259,17 @@ def test_several_processes_may_prepare_at_once(make_text: Make, tmp_path: Path) 
 def test_joined_documents_have_no_borders(make_text: Make, tmp_path: Path) -> None:
     made = make_text(path=write(tmp_path / "a.jsonl"), documents=Documents.joined)
     assert set(made.step_batches().at(0)[0]) <= {"tokens", "labels", "valid"}
+
+
+def test_unknown_tokens_are_counted(make_text: Make, tmp_path: Path) -> None:  # TOK-01
+    (tmp_path / "a.txt").write_text("the cat sat on the mat, the rat sat\n" * 40)
+    known = ["the", "cat", "sat", "on", "mat", ","]
+    given = WordPiece(WordPiece.Config(vocab_size=100))
+    given.train([" ".join(known) * 9])
+    settings = Text.Config(
+        path=str(tmp_path / "a.txt"), cache_dir=str(tmp_path / "cache"), val_fraction=0
+    )
+    made = data.build(settings, given, context=8)
+    made.prepare()
+    assert made.facts["train_unknown"] == 40
+    assert "train_unknown" not in make_text(path=str(tmp_path / "a.txt"), val_fraction=0).facts

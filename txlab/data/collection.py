@@ -190,9 +190,13 @@ class Collection:
                     f"{part}_supervised": store.count - store.documents,
                     f"{part}_bytes": size,
                 }
+                if tokenizer.unk_id is not None:
+                    mine[f"{part}_unknown"] = store.count_of(tokenizer.unk_id)
             each.append(mine)
         facts |= {key: sum(mine[key] for mine in each) for key in each[0]}
         facts["shards"] = shards
+        if tokenizer.sampled > 1:
+            facts["tokenizer_sampled"] = tokenizer.sampled
         facts["unigram_entropy"] = entropy(held_out)
         if len(each) > 1:
             facts["sources"] = {

@@ -16,6 +16,8 @@ from txlab.data.store import Store, StoreWriter, refusal
 
 SHARD = 1 << 28
 """Tokens after which a shard is closed, at the end of the document: 0.5 GB of 16-bit ids."""
+SPAN = 1 << 24
+"""Tokens looked at at once."""
 LARGE = 1 << 30
 """Bytes from which on a store is not read through each time it is opened, but once."""
 
@@ -99,6 +101,14 @@ class Shards:
             store.tokens[max(0, begin - at) : end - at] for store, at in self._between(begin, end)
         ]
         return np.concatenate(parts).astype(np.int64) if parts else np.empty(0, np.int64)
+
+    def count_of(self, token: int) -> int:
+        """How often a token comes."""
+        return sum(
+            int(np.count_nonzero(store.tokens[begin : begin + SPAN] == token))
+            for store in self.stores
+            for begin in range(0, len(store), SPAN)
+        )
 
     def starts(self, begin: int, end: int) -> NDArray[np.int64]:
         """Places from `begin` to before `end` at which documents begin."""

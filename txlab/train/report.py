@@ -125,7 +125,8 @@ def introduction(
     full = tokens == rows * context
     size = f"x {context} = {tokens:,.0f}" if full else f"rows, about {tokens:,.0f}"
     start, total = module.counters.step, module.total_steps
-    known = ("source", "documents", "train_tokens", "val_tokens", "vocab_size", "sha256")
+    known = ("source", "documents", "train_tokens", "train_unknown", "val_tokens", "vocab_size")
+    known += ("tokenizer_sampled", "sha256")
     said = [f"{key} {_plain(facts[key])}" for key in known if key in facts]
     mixed = f", {module.flops_per_token / 1e6:.1f} MFLOP a token" if module.flops_per_token else ""
     lines = [

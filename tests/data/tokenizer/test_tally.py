@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -84,7 +85,7 @@ def test_memory_is_bounded_without_any_white_space() -> None:  # TOK-05
     assert made.letters == set("abcdefghijkl")
 
 
-def test_training_says_that_it_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_says_that_it_sampled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = "".join(random.Random(0).choices("abcdefghijkl", k=40_000))
     made = [BPE(BPE.Config(vocab_size=300)) for _ in range(3)]
     made[0].train([text])
@@ -93,3 +94,6 @@ def test_training_says_that_it_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     made[2].train([text[: 48 * 400], text[48 * 400 :]])
     assert (made[0].sampled, made[1].sampled) == (1, 16)
     assert made[1].fingerprint == made[2].fingerprint != made[0].fingerprint
+    made[1].save(tmp_path / "t.json")
+    again = BPE.load(tmp_path / "t.json")
+    assert (again.sampled, again.fingerprint) == (16, made[1].fingerprint)

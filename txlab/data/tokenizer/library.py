@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,10 +34,13 @@ class LibraryTokenizer(Tokenizer):
         return self._fingerprint
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        pieces = [list(self.pieces(checked(text))) for text in texts]
-        flat = [piece for of_text in pieces for piece in of_text]
-        encodings = iter(self._library.encode_batch_fast(flat, add_special_tokens=False))
-        return [[i for _ in of_text for i in next(encodings).ids] for of_text in pieces]
+        divided = [list(self.pieces(checked(text))) for text in texts]
+        flat = [piece for pieces in divided for piece in pieces]
+        found = self._library.encode_batch_fast(flat, add_special_tokens=False)
+        if len(found) == len(texts):
+            return [encoding.ids for encoding in found]
+        rest = iter(found)
+        return [list(chain.from_iterable(next(rest).ids for _ in pieces)) for pieces in divided]
 
     def normalised(self, text: str) -> str:
         normaliser = self._library.normalizer

@@ -116,6 +116,7 @@ class Trained(LibraryTokenizer):
         fields = {"vocab_size": library.get_vocab_size(), "path": str(file), "control": more}
         self = cls(cls.Config(**fields, **cls._fields(parts)))
         self.template = section.get("template", TEMPLATE)
+        self.sampled = section.get("sampled", 1)
         self._use(library)
         return self
 
@@ -153,7 +154,8 @@ class Trained(LibraryTokenizer):
         self.special = SPECIAL | {name: s for s, name in NAMED.items() if s in control}
 
     def _section(self) -> dict[str, Any]:
-        return {} if self.template == TEMPLATE else {"template": self.template}
+        found: dict[str, Any] = {} if self.template == TEMPLATE else {"template": self.template}
+        return found if self.sampled == 1 else found | {"sampled": self.sampled}
 
 
 def splitter() -> Any:
