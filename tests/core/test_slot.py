@@ -102,7 +102,9 @@ def test_enums_are_typed(slot: Slot[Part]):
     merged = OmegaConf.merge(OmegaConf.structured(X.Config), {"order": "down"})
     assert OmegaConf.to_object(merged).order is Order.down
     assert X.Config(order="down").order is Order.down
-    with pytest.raises(RequestError, match="order=left of option 'x': expected one of up, down"):
+    with pytest.raises(
+        RequestError, match=r"^test\.part\.order=left of option 'x': expected one of up, down"
+    ):
         X.Config(order="left")
 
 
@@ -179,7 +181,7 @@ def test_numbers_that_end_in_nan_or_overflow_are_refused_in_every_option(
         pass
 
     for name, option in (("a", A), ("b", B)):
-        message = rf"{field}=.* of option '{name}': expected a "
+        message = rf"^test\.part\.{field}=.* of option '{name}': expected a "
         with pytest.raises(RequestError, match=message):
             option.Config(**{field: value})
         with pytest.raises(RequestError, match=message):

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
 from txlab.core.errors import RequestError
 
@@ -16,11 +16,14 @@ class Component:
     name: str = ""
     """Registered name of the option; set by registration, the discriminator in saved configs."""
 
+    within: ClassVar[str] = ""
+    """What a field's name follows in a key (`model.ffn.`); set by registration."""
+
     def require(self, condition: bool, field: str, expected: str) -> None:
-        """Refuse a field's value with its name, value and what is expected instead."""
+        """Refuse a field's value with its key, value and what is expected instead."""
         if not condition:
-            value = getattr(self, field)
-            raise RequestError(f"{field}={value} of option {self.name!r}: expected {expected}.")
+            key, value = self.within + field, getattr(self, field)
+            raise RequestError(f"{key}={value} of option {self.name!r}: expected {expected}.")
 
 
 def check_numbers(config: Any, before: str = "", after: str = "") -> None:
@@ -46,9 +49,9 @@ def settle_choices(config: Any) -> None:
         if issubclass(kind, Enum) and isinstance(value, str) and not isinstance(value, kind):
             known = list(kind.__members__)
             if value not in known:
+                key = config.within + field.name
                 raise RequestError(
-                    f"{field.name}={value} of option {config.name!r}: expected one of "
-                    f"{', '.join(known)}."
+                    f"{key}={value} of option {config.name!r}: expected one of {', '.join(known)}."
                 )
             setattr(config, field.name, kind[value])
 

@@ -63,7 +63,7 @@ class Slot(Generic[T]):
 
         def register(cls: C) -> C:
             self._check(name, cls, origin)
-            config = _own_config(cls, name)
+            config = _own_config(cls, name, f"{self.path}.")
             node = _Lazy(config, self.path, name, f"{origin}: {cls.__name__}", cls.__module__)
             if not cls.__module__.startswith("txlab."):
                 _ = node.made  # a stranger's mistake is told where it was made; ours, by tests
@@ -146,7 +146,7 @@ class Slot(Generic[T]):
             raise TypeError(f"{origin}: {cls.__name__}.Config must derive from {base.__qualname__}")
 
 
-def _own_config(cls: type[Any], name: str) -> type[Component]:
+def _own_config(cls: type[Any], name: str, within: str) -> type[Component]:
     """A config type of this option's own, with `name` as a fresh field that has this default."""
     base = cls.Config
 
@@ -154,7 +154,7 @@ def _own_config(cls: type[Any], name: str) -> type[Component]:
         settle_choices(self)
         if hasattr(base, "__post_init__"):
             base.__post_init__(self)
-        check_numbers(self, after=f" of option {self.name!r}")
+        check_numbers(self, before=within, after=f" of option {self.name!r}")
 
     config = dataclasses.make_dataclass(
         "Config",
@@ -163,6 +163,7 @@ def _own_config(cls: type[Any], name: str) -> type[Component]:
         namespace={
             "__doc__": base.__doc__ if "Config" in cls.__dict__ else None,
             "__post_init__": check,
+            "within": within,
         },
     )
     config.__module__ = cls.__module__

@@ -229,10 +229,10 @@ def test_experts_of_a_strangers_option() -> None:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"n_experts": 1}, "n_experts=1"),
+        ({"n_experts": 1}, r"^model\.ffn\.n_experts=1 of option 'moe': expected 2 or more"),
         ({"top_k": 9}, "top_k=9"),
         ({"top_k": 0}, "top_k=0"),
-        ({"top_k": 1, "norm_top_k": True}, "norm_top_k=True"),
+        ({"top_k": 1, "norm_top_k": True}, "norm_top_k=True .* false with top_k=1"),
         ({"top_k": 1, "scoring": Scoring.softmax_after}, "scoring=softmax_after"),
         ({"scoring": Scoring.softmax_after, "norm_top_k": False}, "norm_top_k=False"),
         ({"n_groups": 3}, "n_groups=3"),

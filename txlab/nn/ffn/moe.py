@@ -69,12 +69,12 @@ class MoE(FFN):
                 0 < self.top_k <= self.n_experts, "top_k", f"1 to n_experts={self.n_experts}"
             )
             self.require(self.n_shared >= 0, "n_shared", "0 or more")
-            constant = self.norm_top_k or self.scoring is Scoring.softmax_after
+            alone = "with top_k=1: its weight would always be 1, and the router could not learn"
+            self.require(self.top_k > 1 or not self.norm_top_k, "norm_top_k", f"false {alone}")
             self.require(
-                self.top_k > 1 or not constant,
-                "norm_top_k" if self.norm_top_k else "scoring",
-                "with top_k=1 a weight that is not always 1, which the router could not learn "
-                "from: norm_top_k=false with scoring=softmax or sigmoid",
+                self.top_k > 1 or self.scoring is not Scoring.softmax_after,
+                "scoring",
+                f"softmax or sigmoid {alone}",
             )
             self.require(
                 self.scoring is not Scoring.softmax_after or self.norm_top_k is not False,
