@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from txlab.core.errors import RequestError
+from txlab.data.formats import long
 from txlab.data.formats.compression import opened
 from txlab.data.formats.record import BOM, Record, chosen, decoded, kind, whole_text
 
@@ -17,10 +18,18 @@ class Line(Record):
 
     def __init__(self, raw: bytes, file: Path, number: int, start: int) -> None:
         self.where = f"{file}, line {number}"
-        self._raw = [raw]  # handed out once: a long line is held no longer than it is needed
+        self.again = len(raw) >= long.LONG
+        self._raw = raw
         self._file, self._number, self._start = file, number, start
 
     def text(self, field: str) -> Iterator[str]:
+        place = long.span(self._raw, field) if self.again else None
+        if place is not None:
+            try:
+                yield from long.parts(self._raw, *place)
+                return
+            except ValueError:  # said below, with its place
+                pass
         yield chosen(self._object(f"an object with {field!r}"), field, self._place)
 
     def entry(self) -> dict[str, Any]:
@@ -31,7 +40,7 @@ class Line(Record):
         return f"{self.where}, byte {self._start}"
 
     def _object(self, expected: str) -> dict[str, Any]:
-        text = decoded(self._raw.pop(), self._file, self._number, self._start)
+        text = decoded(self._raw, self._file, self._number, self._start)
         try:
             found = json.loads(text)
         except json.JSONDecodeError as error:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from txlab.core.errors import RequestError
 
@@ -13,7 +13,7 @@ BOM = b"\xef\xbb\xbf"
 class Record:
     """What one document is read from; what is wrong with it shows only then."""
 
-    again: ClassVar[bool] = False
+    again: bool = False
     """Whether it can be read more than once."""
     where: str
     """File and line, or row."""
