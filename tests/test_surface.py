@@ -35,7 +35,10 @@ OPTIONS = {
     "model.init": ["gpt2", "llama", "xavier", "deepnorm", "mup", "small"],
     "adapter": ["none", "lora"],
     "tokenizer": ["bpe", "byte", "pretrained", "unigram", "wordpiece"],
-    "data": ["text", "chat", "pairs", "prompts"],
+    "data": [
+        *("text", "chat", "pairs", "prompts", "mlm", "span_corruption", "prefix_lm", "fim"),
+        *("copy", "selective_copy", "induction", "mqar", "needle", "parity", "modular_addition"),
+    ],
     "objective": ["next_token", "dpo", "ipo"],
     "optim": ["adamw"],
     "schedule": ["cosine"],

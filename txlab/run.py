@@ -114,6 +114,12 @@ def build_objective(config: "Config", data: "Data") -> "Objective":
             f"objective={config.objective.name} is for {wanted}; data={config.data.name} has "
             f"items of {lines} rows."
         )
+    if goal.shifted != data.shifted:
+        wanted = "next tokens" if goal.shifted else "hidden tokens (data=mlm)"
+        raise RequestError(
+            f"objective={config.objective.name} is for labels that are {wanted}; those of "
+            f"data={config.data.name} are {'next' if data.shifted else 'hidden'} tokens."
+        )
     return goal
 
 

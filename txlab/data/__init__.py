@@ -2,7 +2,37 @@
 
 from txlab.data.batch import IGNORE, Batch
 from txlab.data.chat import Chat, Pairs, Prompts
+from txlab.data.corrupt import FIM, MLM, PrefixLM, SpanCorruption
+from txlab.data.diagnostics import (
+    MQAR,
+    Copy,
+    Induction,
+    ModularAddition,
+    Needle,
+    Parity,
+    SelectiveCopy,
+)
 from txlab.data.source import Data, data
 from txlab.data.text import Text
 
-__all__ = ["IGNORE", "Batch", "Chat", "Data", "Pairs", "Prompts", "Text", "data"]
+__all__ = [
+    "FIM",
+    "IGNORE",
+    "MLM",
+    "MQAR",
+    "Batch",
+    "Chat",
+    "Copy",
+    "Data",
+    "Induction",
+    "ModularAddition",
+    "Needle",
+    "Pairs",
+    "Parity",
+    "PrefixLM",
+    "Prompts",
+    "SelectiveCopy",
+    "SpanCorruption",
+    "Text",
+    "data",
+]

@@ -53,6 +53,8 @@ class Objective(nn.Module):
     """What its losses are counted by."""
     lines: ClassVar[int] = 1
     """Rows of a batch that make up one item: 2 where chosen and rejected stand in turn."""
+    shifted: ClassVar[bool] = True
+    """Whether a label is the token after its place (`Data.shifted`)."""
     generates: ClassVar[bool] = False
     """Whether it has the model make the answers that it learns from, so that it needs no labels."""
     needs_start: ClassVar[bool] = False

@@ -30,14 +30,16 @@ def prepared(subject: Subject, *, seed: int = 0, **fields: Any) -> Iterator[Any]
 
 def _made(subject: Subject, folder: Path, seed: int, fields: dict[str, Any]) -> Any:
     given: dict[str, Any] = {"batch_size": 4}
-    if subject.has("path"):
+    if subject.option.cls.reads == "nothing":
+        given |= {name: n for name, n in (("n_train", 60), ("n_val", 12)) if subject.has(name)}
+    elif subject.has("path"):
         given["path"] = str(tiny.FILES[subject.option.cls.reads](folder / "files"))
     if subject.has("cache_dir"):
         given["cache_dir"] = str(folder / "cache")
     if subject.has("val_fraction"):
         given["val_fraction"] = 0.2
     built = subject.build(
-        BPE.Config(vocab_size=300),
+        BPE.Config(vocab_size=300 + len(subject.option.cls.control)),
         config=subject.config(**given | fields),
         context=context(subject),
         seed=seed,
@@ -48,7 +50,7 @@ def _made(subject: Subject, folder: Path, seed: int, fields: dict[str, Any]) -> 
 
 def context(subject: Subject) -> int:
     """Tokens a row: documents are cut into small ones, chats must fit in."""
-    return 16 if subject.option.cls.reads == "documents" else 128
+    return {"documents": 16, "nothing": 512}.get(subject.option.cls.reads, 128)
 
 
 def rows_of(batches: Any) -> list[Row]:
@@ -120,7 +122,7 @@ def _well_formed(row: Batch, vocab_size: int, number: int, *, labelled: bool) ->
         expect(low >= 0 and high < width, f"row {number}: positions from {low} to {high}")
 
 
-@contract(DATA)
+@contract(DATA, when=lambda subject: subject.option.cls.shifted)
 def labels_are_the_next_tokens(subject: Subject) -> None:
     """A label is the token after its own, shifted once, and never one of another document."""
     with prepared(subject) as built:
@@ -135,7 +137,38 @@ def labels_are_the_next_tokens(subject: Subject) -> None:
                 expect(not bool((kept & crossing).any()), f"row {i}: a label of another document")
 
 
-@contract(DATA)
+def fresh(subject: Subject) -> bool:
+    """Whether the option says that its rows are made anew in each epoch."""
+    return subject.option.cls.fresh
+
+
+def lasting(subject: Subject) -> bool:
+    """Whether a row is the same in each epoch."""
+    return not fresh(subject)
+
+
+@contract(DATA, when=fresh)
+def rows_differ_from_epoch_to_epoch(subject: Subject) -> None:
+    """What is made anew differs in each epoch and for each seed, and is the same on every run."""
+    with prepared(subject) as one, prepared(subject) as same, prepared(subject, seed=1) as other:
+        indices = list(range(min(8, len(one.train))))
+        drawn = [
+            made.train.drawn(indices, [epoch] * len(indices))
+            for made, epoch in ((one, 0), (one, 1), (other, 0), (same, 0))
+        ]
+        *others, again = drawn[1:]
+        expect(_equal(drawn[0], again), "the same seed, epoch and row give another row")
+        for what, batch in zip(("epoch", "seed"), others, strict=True):
+            expect(not _equal(drawn[0], batch), f"the rows of another {what} are the same")
+        held_out = [made.val.batch(list(range(len(made.val)))) for made in (one, other)]
+        expect(_equal(*held_out), "held-out rows follow the seed")
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+
+
+@contract(DATA, when=lasting)
 def an_epoch_has_every_row_once(subject: Subject) -> None:
     """The steps of an epoch hold each training row once; the next epoch in another order."""
     with prepared(subject, batch_size=1) as built:
@@ -226,10 +259,17 @@ def validation_has_each_item_once(subject: Subject) -> None:
             expect(found == wanted, f"{world} ranks have items {found} of {wanted}")
 
 
-@contract(DATA)
+@contract(DATA, when=lasting)
 def held_out_is_held_out(subject: Subject) -> None:
-    """No document is in both parts, and none is lost: each of the texts names its number."""
+    """No document is in both parts, and none is lost: each of the texts names its number.
+
+    Where nothing is read, no row is in both parts.
+    """
     with prepared(subject) as built:
+        if built.reads == "nothing":
+            twice = {*all_rows(built.train)} & {*all_rows(built.val)}
+            expect(not twice, f"{len(twice)} rows are in both parts")
+            return
         found = []
         for part in (built.train, built.val):
             ids = [i for row in all_rows(part) for i in row]
@@ -254,7 +294,8 @@ def prepares_once(subject: Subject) -> None:
 @contract(DATA)
 def takes_a_given_tokenizer(subject: Subject) -> None:
     """A tokenizer of a checkpoint is used as it is."""
-    given = BPE(BPE.Config(vocab_size=270))
+    control = list(subject.option.cls.control)
+    given = BPE(BPE.Config(vocab_size=270 + len(control), control=control))
     given.train(tiny.texts(10, seed=3))
     with prepared(subject) as own, tempfile.TemporaryDirectory() as folder:
         fields = {name: getattr(own.config, name) for name in ("path",) if subject.has(name)}
