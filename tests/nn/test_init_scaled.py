@@ -1,6 +1,7 @@
 """Initialisations whose numbers follow from fans, depth or width."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from tests.nn.test_init import decoder, spread
 from txlab.core.config import Dims
 from txlab.core.errors import RequestError
 from txlab.models.hf.describe import describe
-from txlab.nn.ffn import MoE
+from txlab.nn.ffn import MoE, SwiGLU
 from txlab.nn.init import (
     DeepNormInit,
     GPT2Init,
@@ -44,11 +45,19 @@ def test_xavier_follows_the_fans(uniform):
     torch.testing.assert_close(louder, 2 * up)
 
 
-def test_xavier_of_stacked_experts_is_that_of_one():
-    model = tiny.model(init=XavierInit.Config(), ffn=MoE.Config(hidden=48), start=True)
-    for name in ("up", "gate", "down"):
-        weight = getattr(model.layers[0].ffn.experts, name).weight
-        assert near(weight, math.sqrt(2 / (32 + 48))), name
+@pytest.mark.parametrize("name", sorted(init.options))
+def test_each_of_stacked_experts_starts_as_one_alone(name):
+    """Fans are those of the last two axes, not of a tensor with one more."""
+    start = {"init": init.config(name), "start": True}
+    dims = replace(DIMS, n_layers=2)
+    one = tiny.model(dims, ffn=SwiGLU.Config(hidden=192), **start)
+    many = tiny.model(dims, ffn=MoE.Config(n_experts=64, hidden=192), **start)
+    for layer in range(2):
+        for linear in ("gate", "up", "down"):
+            wanted = spread(getattr(one.layers[layer].ffn, linear).weight)
+            for expert in getattr(many.layers[layer].ffn.experts, linear).weight:
+                assert near(expert, wanted), (layer, linear)
+                assert abs(expert.mean().item()) < 0.1 * wanted
 
 
 def test_deepnorm_is_xavier_but_for_values_outputs_and_feed_forward():
