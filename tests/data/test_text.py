@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -273,3 +274,21 @@ def test_unknown_tokens_are_counted(make_text: Make, tmp_path: Path) -> None:  #
     made.prepare()
     assert made.facts["train_unknown"] == 40
     assert "train_unknown" not in make_text(path=str(tmp_path / "a.txt"), val_fraction=0).facts
+
+
+def test_notes_say_what_is_left_out(make_text: Make, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    for i in range(6):
+        (home / f"{i}.txt").write_text(PROSE.format(i=i) * 4)
+    (home / "picture.png").write_bytes(b"")
+    (home / "bad.txt").write_bytes(b"caf\xe9")
+    made = make_text(path=str(home), on_error="skip")
+    assert made.facts["dropped_unreadable"] == made.facts["unread_files"] == 1
+    said = "\n".join(made.notes)
+    assert re.search(r"left out: .*bad\.txt, line 1, byte 3: 0xE9 is no UTF-8", said)
+    assert "1 other file(s) of the folder are of no kind that is read" in said
+    mix = [{"path": str(home)}, {"path": str(home / "[0-3].txt"), "name": "few", "weight": 3}]
+    made = make_text(mix=mix, on_error="skip", val_fraction=0)
+    assert made.facts["files"] == 11
+    assert re.search(r"an epoch goes through home 0\.\d+ times, few \d\.\d+ times", made.notes[-1])

@@ -43,6 +43,11 @@ def find(path: str) -> list[Path]:
     return sorted(found, key=lambda f: f.as_posix())
 
 
+def unread(path: str) -> int:
+    """Files of a folder that are of no kind that is read."""
+    return sum(kind(file) is None for file in _walk(Path(path))) if Path(path).is_dir() else 0
+
+
 def _walk(folder: Path) -> Iterator[Path]:
     for root, folders, files in os.walk(folder):
         folders[:] = [f for f in folders if not f.startswith(".")]

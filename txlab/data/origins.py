@@ -80,7 +80,10 @@ def source(part: Part, cache: Path) -> tuple[Source, dict[str, Any]]:
         found = [hub.fetch(path, field, part.subset, part.split or "train", cache)]
     else:
         found = files.find(path)
-    return Source(part.name or path, path, found, field), {"files": len(found)}
+    return Source(part.name or path, path, found, field), {
+        "files": len(found),
+        **({"unread_files": n} if (n := files.unread(path)) else {}),
+    }
 
 
 def _name(path: str | None) -> str:

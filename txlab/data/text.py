@@ -4,22 +4,21 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from txlab.core.errors import RequestError
 from txlab.data.blocks import Blocks
 from txlab.data.cache import absolute, cache_folder, key
 from txlab.data.collection import PARTS, Collection, OnError
 from txlab.data.filter import Filter, check_pattern
 from txlab.data.joined import Joined, Span
+from txlab.data.layout import Documents, Packing, check_enough, laid, places
 from txlab.data.mixing import Mixed, whole_weights
 from txlab.data.order import Order
 from txlab.data.origins import Part, located, parts, source
-from txlab.data.packing import Packed, best_fit, cut
+from txlab.data.packing import Packed
 from txlab.data.rows import Rows
 from txlab.data.shards import Shards, open_shards
 from txlab.data.source import Data, data
@@ -29,26 +28,6 @@ from txlab.data.tokenizer.tokenizer import Tokenizer
 
 VERSION = 2
 """Raise when the same text and settings would give other files."""
-
-
-class Documents(StrEnum):
-    """What documents that share a row are to each other."""
-
-    isolated = "isolated"
-    """Invisible; positions restart."""
-    joined = "joined"
-    """One running text."""
-
-
-class Packing(StrEnum):
-    """How documents become rows."""
-
-    blocks = "blocks"
-    """One after another, cut wherever a row is full."""
-    best_fit = "best_fit"
-    """Whole documents, each in the fullest row that it fits into."""
-    none = "none"
-    """A document a row."""
 
 
 @data("text")
@@ -150,13 +129,13 @@ class Text(Data):
             collection.write(folder, self.tokenizer, made_of)
         facts = _facts(folder / "facts.json")
         self._names = [source.name for source in collection.sources]
-        rows: dict[str, list[Rows]] = {part: [] for part in PARTS}
+        rows: dict[str, list[Blocks | Packed]] = {part: [] for part in PARTS}
         for place, shards in enumerate(facts.pop("shards")):
             for part, n in zip(PARTS, shards, strict=True):
                 store = self._store(collection.folder(folder, place), part, n, made_of)
                 rows[part].append(self._rows(store))
                 if part == "train":
-                    self._enough(collection.sources[place].path, store, rows[part][-1])
+                    check_enough(collection.sources[place].path, rows[part][-1], self.context)
         self._of_source = {part: [len(found) for found in rows[part]] for part in PARTS}
         self._places = np.array([places(found) for found in rows["train"]], dtype=np.float64)
         self.train, self.val = (
@@ -187,6 +166,17 @@ class Text(Data):
             return super().order()
         sizes = self._of_source["train"]
         return Mixed(sizes, self._weights, self.config.batch_size, self.seed)
+
+    @property
+    def notes(self) -> list[str]:
+        found = super().notes
+        found += [f"left out: {fault}" for fault in self.facts.get("faults", [])]
+        if n := self.facts.get("unread_files"):
+            found.append(f"{n} other file(s) of the folder are of no kind that is read")
+        if passes := self.facts.get("passes"):
+            said = ", ".join(f"{name} {n:.2f} times" for name, n in passes.items())
+            found.append(f"an epoch goes through {said}")
+        return found
 
     def val_parts(self) -> dict[str, Rows]:
         found, begin = {}, 0
@@ -220,10 +210,10 @@ class Text(Data):
         for part in parts(config.mix) or [own]:
             part.field = part.field or config.field
             part.subset, part.split = part.subset or config.subset, part.split or config.split
-            of_part, origin = source(part, cache)
+            of_part, known = source(part, cache)
             found.append(of_part)
-        if len(found) > 1:
-            origin = {"files": sum(len(of_part.files) for of_part in found)}
+            for key_, value in known.items():  # counts are added up
+                origin[key_] = origin[key_] + value if isinstance(origin.get(key_), int) else value
         collection = Collection(
             found,
             val_fraction=config.val_fraction,
@@ -238,14 +228,10 @@ class Text(Data):
         about: dict[str, Any] = {"tokenizer": mine.fingerprint, "source": source}
         return open_shards(folder, part, n=n, vocab_size=mine.vocab_size, **about)
 
-    def _rows(self, store: Shards) -> Rows:
-        pad_id, packing = self.tokenizer.pad_id, Packing(self.config.packing)
-        if packing is Packing.blocks:
-            isolate = self.config.documents is Documents.isolated
-            return Blocks(store, context=self.width, pad_id=pad_id, isolate=isolate)
-        pieces = cut(store.offsets(), self.width)
-        rows = best_fit(pieces.lengths, self.width) if packing is Packing.best_fit else None
-        return Packed(store, pieces, rows, context=self.width, pad_id=pad_id)
+    def _rows(self, store: Shards) -> Blocks | Packed:
+        config = self.config
+        pad_id = self.tokenizer.pad_id
+        return laid(store, config.packing, config.documents, width=self.width, pad_id=pad_id)
 
     def _mixture(self) -> dict[str, Any]:
         """How often each source is gone through in an epoch, where there are several."""
@@ -254,26 +240,6 @@ class Text(Data):
             return {}
         passes = zip(self._names, order.passes(), strict=True)
         return {"passes": {name: round(n, 4) for name, n in passes}}
-
-    def _enough(self, path: str, store: Shards, rows: Rows) -> None:
-        least = self.width + 1 if isinstance(rows, Blocks) else 2
-        if store.count < least or len(rows) == 0:
-            needs = "model.context" if self.width == self.context else f"{self.width} of its places"
-            row = (
-                f"a row needs {needs} + 1 = {least}" if least > 2 else "a row needs 2 in a document"
-            )
-            raise RequestError(
-                f"{path}: {store.count} tokens to train on, {row}; give more text, a smaller "
-                "model.context, or data.val_fraction=0."
-            )
-
-
-def places(rows: Rows) -> tuple[float, float]:
-    """Tokens in a row, and tokens that may see each other; means."""
-    if not isinstance(rows, Packed):
-        assert isinstance(rows, Blocks)
-        return rows.context, rows.context
-    return rows.tokens / len(rows), rows.tokens / rows.pieces
 
 
 def _facts(file: Path) -> dict[str, Any]:
