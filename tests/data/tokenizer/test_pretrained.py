@@ -166,4 +166,4 @@ def test_a_tokenizer_of_bert_begins_and_ends_with_its_own_tokens(tmp_path: Path)
     assert mine.encode("Hello  a. [MASK]")[:4] == [5, 6, 7, 8]
     assert 4 not in mine.encode("Hello [MASK]")
     assert mine.decode([2, 5, 6, 7, 8, 3]) == "hello a."
-    assert mine.decode_bytes([5, 6, 7, 8]) == b" hello a ."
+    assert mine.decode_bytes([5, 6, 7, 8]) == b" hello a."

@@ -64,6 +64,8 @@ def test_letters_of_pieces_that_were_sampled_away_are_known(monkeypatch) -> None
 def test_white_space_is_lost_and_nothing_else(trained: WordPiece) -> None:
     assert trained.decode(trained.encode("the\n\n cat ,  the mats\t!")) == "the cat, the mats!"
     assert trained.decode_bytes(trained.encode("the cats")) == b" the cats"
+    ids = trained.encode(TEXT + "Mats! Cats, (12) & cats.")
+    assert trained.decode_bytes(ids).decode() == " " + trained.decode(ids)
 
 
 def test_a_word_above_the_limit_is_one_unknown() -> None:

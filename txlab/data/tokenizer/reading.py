@@ -7,6 +7,8 @@ from typing import Any
 
 from txlab.data.tokenizer.fallback import byte_tokens
 
+CLEANED = (".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re")
+"""Beginnings of words before which a decoder of WordPiece that cleans up writes no space."""
 REPLACEMENT = "\u2581"
 """What SentencePiece writes for a space."""
 
@@ -17,6 +19,7 @@ class Reading:
     def __init__(self, parts: Mapping[str, Any], vocabulary: Mapping[str, int]) -> None:
         self._decoder = types(parts["decoder"])
         self._spaces = REPLACEMENT in str(parts["decoder"])
+        self._cleans = bool((parts["decoder"] or {}).get("cleanup"))
         self.byte_level = "ByteLevel" in self._decoder
         """Whether the letters of tokens stand for bytes."""
         model = parts["model"]
@@ -49,7 +52,8 @@ class Reading:
         if "ByteFallback" in self._decoder and len(token) == 6 and token.startswith("<0x"):
             return bytes.fromhex(token[3:5])
         if "WordPiece" in self._decoder:
-            return (token[2:] if token.startswith("##") else " " + token).encode()
+            joined = self._cleans and token.startswith(CLEANED)
+            return (token[2:] if token.startswith("##") else " " * (not joined) + token).encode()
         return (token.replace(REPLACEMENT, " ") if self._spaces else token).encode()
 
 

@@ -26,6 +26,7 @@ class WordPiece(Trained):
     longer than `max_word` or hold a character that is not in the alphabet: each becomes one
     <|unk|>, which stands for no text. The alphabet has every character of the training text as the
     beginning and as the inside of words, so that only its words above `max_word` are unknown.
+    Bits per byte are those of what comes back, and so compare with no other tokenizer's.
     """
 
     @dataclass
