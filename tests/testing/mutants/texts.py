@@ -10,7 +10,10 @@ from torch import Tensor
 
 from tests.testing.mutant import caught_by
 from txlab.data.batch import IGNORE, Batch
-from txlab.data.loader import EpochBatches, StepBatches
+from txlab.data.chat import Prompts
+from txlab.data.corrupt import MLM
+from txlab.data.corrupt.corrupted import Row
+from txlab.data.loader import EpochBatches, Part, StepBatches
 from txlab.data.rows import Rows
 from txlab.data.text import Text
 from txlab.data.tokenizer import BPE, WordPiece
@@ -129,29 +132,38 @@ class ShiftsTwice(Text):
         self.train = Changed(self.train, shifted)
 
 
-class Rigged(StepBatches):
-    """A stream whose rows are chosen otherwise."""
+class RowZeroForOne(StepBatches):
+    """A stream in which row 0 stands in for row 1."""
 
-    def choose(self, mine: list[int], step: int) -> list[int]:
-        return mine
-
-    def indices(self, step: int) -> list[list[int]]:
-        return [self.choose(part, step) for part in super().indices(step)]
-
-
-def rigged(data: Text, choose: Any, *span: Any, **ranks: Any) -> StepBatches:
-    """The stream of `data`, its rows put through `choose(indices, stream, step)`."""
-    stream = Text.step_batches(data, *span, **ranks)
-    stream.__class__ = type("Stream", (Rigged,), {"choose": lambda s, i, step: choose(i, s, step)})
-    return stream
+    def parts(self, step: int) -> list[Part]:
+        found = super().parts(step)
+        return [([0 if n == 1 else n for n in rows], *rest) for rows, *rest in found]
 
 
 @caught_by("an_epoch_has_every_row_once", "is not each of the")
 class RepeatsARow(Text):
-    """Row 0 stands in for row 1."""
+    """Its stream leaves a row out."""
 
     def step_batches(self, *span: Any, **ranks: Any) -> StepBatches:
-        return rigged(self, lambda i, s, step: [0 if n == 1 else n for n in i], *span, **ranks)
+        stream = super().step_batches(*span, **ranks)
+        stream.__class__ = RowZeroForOne
+        return stream
+
+
+@caught_by("rows_differ_from_epoch_to_epoch", "the rows of another epoch are the same")
+class MasksOnce(MLM):
+    """Each epoch's rows are those of the first."""
+
+    def corrupted(self, row: Row, *, seed: int, epoch: int, number: int) -> Row:
+        return super().corrupted(row, seed=seed, epoch=0, number=number)
+
+
+@caught_by("validation_has_each_item_once", "2 ranks have items")
+class AsksTwice(Prompts):
+    """Every rank reads all held-out prompts."""
+
+    def val_batches(self, *, rank: int = 0, world: int = 1) -> EpochBatches:
+        return super().val_batches()
 
 
 @caught_by("order_follows_the_seed", "another seed gives the same order")
