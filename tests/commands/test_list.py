@@ -1,5 +1,6 @@
 """`list` shows every slot, every option and every YAML."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ def test_all_slots_with_their_options(capsys: Any):
         assert f"\n{path} " in f"\n{shown}"
         assert slot.doc in shown
         assert ", ".join(slot.options) in shown
-    assert "recipe          dpo, pretrain, sft" in shown
+    recipes = sorted(path.stem for path in (Path(__file__).parents[2] / "recipes").glob("*.yaml"))
+    assert f"recipe          {', '.join(recipes)}" in shown
     assert "debug           fast, overfit" in shown
 
 

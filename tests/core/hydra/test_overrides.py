@@ -45,7 +45,7 @@ REFUSED = [
     ("callbacks=5", "callbacks=5: name a class, +callbacks.mine._target_=CLASS, or"),
     ("callbacks=foo", "unknown callbacks 'foo'. There are: none."),
     ("debug=true", "debug=true: name one of fast, overfit, or leave the word out"),
-    ("recipe=null", "recipe=null: name one of dpo, pretrain, sft"),
+    ("recipe=null", "recipe=null: name one of diagnose, dpo, "),
     ("data=5", "unknown option '5' of data. There are: "),
     ("data=null", "data=null: a slot cannot be empty; it takes "),
     ("train.steps=abc", "train.steps=abc: expected a whole number."),
