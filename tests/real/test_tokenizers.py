@@ -11,7 +11,7 @@ import pytest
 
 from tests.real.strings import scripts, strings
 from txlab.data.chat.template import Template
-from txlab.data.tokenizer import Pretrained
+from txlab.data.tokenizer import Pretrained, cutting
 from txlab.data.tokenizer.reading import byte_letters
 
 PLACES = {name: os.environ.get(f"TXLAB_{name.upper()}") for name in ("smollm2", "minilm")}
@@ -93,3 +93,15 @@ def test_chats_are_rendered_as_theirs(folder: Path) -> None:  # SFT-05
                 messages, tokenize=False, add_generation_prompt=asks
             )
             assert template.render(messages, generation_prompt=asks) == rendered
+
+
+def test_a_long_text_in_parts_has_the_same_ids(folder: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(cutting, "SPAN", 1000)
+    ours = Pretrained.load(folder)
+    texts = [t for t in strings(2_000, seed=2) if not any(s in t for s in ours.control)]
+    text = " ".join(texts)
+    parts = list(ours.pieces(text))
+    longest = max(map(len, parts))
+    print(f"{folder.name}: {len(text):,} characters in {len(parts)} parts of at most {longest}")
+    assert longest < 5_000
+    assert ours.encode(text) == ours._library.encode(text, add_special_tokens=False).ids

@@ -1,13 +1,14 @@
 """A tokenizer that comes with somebody's model: a tokenizer.json, a Hugging Face directory."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from txlab.core.errors import RequestError
+from txlab.data.tokenizer.cutting import Cutter
 from txlab.data.tokenizer.library import LibraryTokenizer, read
 from txlab.data.tokenizer.tokenizer import Tokenizer, tokenizer
 
@@ -52,6 +53,9 @@ class Pretrained(LibraryTokenizer):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.config: Pretrained.Config = config
+
+    def pieces(self, text: str) -> Iterator[str]:
+        return Cutter(self._library).parts(text)
 
     @classmethod
     def load(cls, file: str | PathLike[str]) -> Self:
