@@ -1,13 +1,14 @@
 """Data sets of the Hugging Face hub, or folders laid out like one: streamed into a file once."""
 
 import json
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from txlab.core.errors import RequestError
+from txlab.core.errors import RequestError, RunError
 from txlab.data.cache import key, whole
 
 PREFIX = "hf://"
@@ -61,8 +62,9 @@ def fetch(path: str, field: str, subset: str | None, split: str, cache: Path) ->
 @contextmanager
 def _translated(path: str, subset: str | None, split: str) -> Iterator[None]:
     """The library's errors, of many kinds, as one line."""
-    from txlab.core.errors import RunError
-
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)  # what it warns of is in the error as well
     try:
         yield
     except (RequestError, RunError):
@@ -74,3 +76,5 @@ def _translated(path: str, subset: str | None, split: str) -> Iterator[None]:
             f"data.path={path}{chosen} split={split}: {lines[0]}; check the name, the network and "
             "your rights, or give files."
         ) from error
+    finally:
+        logger.setLevel(level)
