@@ -27,6 +27,11 @@ def test_every_position_says_what_happens_past_its_length():
     assert [name for name, cells in told.items() if "refused" in cells[-1]] == ["learned"]
 
 
+def test_every_tokenizer_says_what_it_loses():
+    told = rows((DOCS / "tokenizers.md").read_text(encoding="utf-8"), "tokenizer")
+    assert {name.partition("`")[0] for name in told} == set(slot_at("tokenizer").options)
+
+
 def test_every_scaling_lists_the_fields_it_reads():
     told = rows(POSITIONS, "model.pos.scaling")
     assert set(told) == {str(scaling) for scaling in Scaling}

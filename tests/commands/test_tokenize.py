@@ -65,6 +65,19 @@ def test_chats_are_data_too(source: list[str], tmp_path: Path, capsys: Any) -> N
     assert lines[-3] == "user│\\n"  # part of what the template writes in each chat
 
 
+@pytest.mark.parametrize("name", ["text", "mlm", "prompts", "copy"])
+def test_other_data_too(name: str, tmp_path: Path, capsys: Any) -> None:
+    words = [f"data={name}", f"data.cache_dir={tmp_path / 'cache'}", "tokenizer.vocab_size=400"]
+    words += [f"data.path={tiny.corpus(tmp_path / 'corpus')}"] if name in ("text", "mlm") else []
+    out = tmp_path / "made"
+    main(["train", *words, f"out={out}"])
+    said = capsys.readouterr().out
+    main(["stats", *words, f"tokenizer.path={out / 'tokenizer.json'}"])
+    assert said.splitlines()[-1].partition("texts: ")[2] in capsys.readouterr().out
+    masked = AutoTokenizer.from_pretrained(out).mask_token
+    assert (masked == "<|mask|>") == (name == "mlm")
+
+
 def test_a_template_of_its_own_is_what_is_learned(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "t.jinja").write_text(
         "{% for m in messages %}zzqq{{ m.content }}<|end|>{% endfor %}"

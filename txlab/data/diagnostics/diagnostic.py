@@ -3,7 +3,7 @@
 import functools
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -16,6 +16,7 @@ from txlab.data.problem import Problem
 from txlab.data.rows import Rows
 from txlab.data.source import Data
 from txlab.data.tokenizer.making import obtain
+from txlab.data.tokenizer.tokenizer import Tokenizer
 
 CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
 HELD_OUT = 8
@@ -83,6 +84,10 @@ class Diagnostic(Data):
         """Words of the longest row."""
         raise NotImplementedError
 
+    def texts(self, tokenizer: Tokenizer) -> Iterator[str]:
+        # The rarest pair of letters must be frequent enough to be merged.
+        return iter([f" {word}" for word in self.vocabulary()] * 64)
+
     def prepare(self) -> None:
         assert isinstance(self.config, Diagnostic.Config)
         vocabulary = self.vocabulary()
@@ -90,8 +95,7 @@ class Diagnostic(Data):
             self._tokenizer,
             cache=cache_folder(self.config.cache_dir),
             source=key(vocabulary=vocabulary),
-            # The rarest pair of letters must be frequent enough to be merged.
-            train=lambda fresh: fresh.train([f" {word}" for word in vocabulary] * 64),
+            train=lambda fresh: fresh.train(self.texts(fresh)),
         )
         ids = self.tokenizer.encode_batch([f" {word}" for word in vocabulary])
         self._ids = dict(zip(vocabulary, ids, strict=True))
