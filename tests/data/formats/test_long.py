@@ -33,7 +33,7 @@ def both(raw: bytes, field: str) -> Iterator[object]:
                 yield str(error)
 
 
-@given(TEXT, TEXT, st.booleans(), st.sampled_from(["text", 'a"b', "é", "n"]))
+@given(TEXT, st.text('"é😀', max_size=1), st.booleans(), st.sampled_from(["text", 'a"b', "é", "n"]))
 def test_parts_are_the_text(text: str, other: str, ascii_only: bool, field: str) -> None:
     for entry in ({field: text, "n": other}, {"x": {field: other}, field: text}, {"n": [text]}):
         raw = json.dumps(entry, ensure_ascii=ascii_only).encode()
@@ -41,6 +41,14 @@ def test_parts_are_the_text(text: str, other: str, ascii_only: bool, field: str)
         assert one == two
         if isinstance(entry.get(field), str):
             assert one == entry[field]
+        if (place := long.span(raw, field)) is not None:
+            assert "".join(long.parts(raw, *place)) == entry[field]
+
+
+def test_a_character_of_two_escapes_is_in_one_part() -> None:
+    for before in range(20):
+        raw = json.dumps("x" * before + "😀" * 9).encode()
+        assert "".join(long.parts(raw, 1, len(raw) - 1)) == "x" * before + "😀" * 9
 
 
 @given(st.binary(max_size=40), st.integers(0, 60))

@@ -24,13 +24,16 @@ class Line(Record):
 
     def text(self, field: str) -> Iterator[str]:
         place = long.span(self._raw, field) if self.again else None
+        done = 0
         if place is not None:
             try:
-                yield from long.parts(self._raw, *place)
+                for part in long.parts(self._raw, *place):
+                    yield part
+                    done += len(part)
                 return
             except ValueError:  # said below, with its place
                 pass
-        yield chosen(self._object(f"an object with {field!r}"), field, self._place)
+        yield chosen(self._object(f"an object with {field!r}"), field, self._place)[done:]
 
     def entry(self) -> dict[str, Any]:
         return whole_text(self._object("an object"), self.where)
