@@ -107,7 +107,7 @@ def test_best_fit(lengths: list[int]) -> None:
             assert row == len(room)
             room.append(16)
         room[row] -= length
-    chats = pack(list(enumerate(lengths)), 16)
+    chats = pack(enumerate(lengths), 16)
     assert [[i for i, r in enumerate(rows) if r == row] for row in range(len(chats))] == chats
 
 

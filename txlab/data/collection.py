@@ -15,7 +15,7 @@ from txlab.data import files
 from txlab.data.cache import whole
 from txlab.data.encoding import Document, encoded, pieces
 from txlab.data.filter import Fate, Filter
-from txlab.data.formats import Record, records
+from txlab.data.formats import Record, kind, records
 from txlab.data.shards import Shards, ShardWriter, entropy, open_shards
 from txlab.data.split import cut_parts, slices
 from txlab.data.survey import Census, Survey
@@ -69,7 +69,7 @@ class Collection:
         """All that decides the documents and their split."""
         return {
             "text": self.sha256,
-            "kinds": [[file.suffixes[-2:] for file in s.files] for s in self.sources],
+            "kinds": [[(kind(f), f.suffix.lower()) for f in s.files] for s in self.sources],
             "fields": [source.field for source in self.sources],
             "val_fraction": self._val_fraction,
             "wanted": asdict(self._wanted),

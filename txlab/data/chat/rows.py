@@ -1,6 +1,5 @@
 """Rows of chats, several packed into one or each by itself, of pairs of answers, of prompts."""
 
-import bisect
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, cast
@@ -10,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from txlab.data.batch import IGNORE, Batch
+from txlab.data.packing import best_fit
 from txlab.data.rows import Rows
 from txlab.data.store import Store
 
@@ -32,6 +32,12 @@ class ChatRows(Rows):
 
     def __len__(self) -> int:
         return len(self.plan)
+
+    def lengths(self) -> NDArray[np.int64]:
+        if self._packed:
+            return np.full(len(self), self.context, dtype=np.int64)
+        sizes = np.diff(self._tokens.offsets)[[chat for (chat,) in self.plan]]
+        return np.minimum(sizes, self.context)
 
     def __getitem__(self, index: int) -> Batch:
         batch: Any = self.batch([index])
@@ -163,31 +169,12 @@ class _Table:
 
 
 def pack(lengths: Iterable[tuple[int, int]], context: int) -> list[list[int]]:
-    """Chats, given as (number, length), in rows of `context` places; none is split.
-
-    Each goes into the fullest row that it fits into, in the order given: nearly as tight as after
-    sorting, and what shares a row is not alike in length.
-    """
-    rows: list[list[int]] = []
-    open_rows: dict[int, list[int]] = {}
-    rooms: list[int] = []
-    for number, length in lengths:
-        place = bisect.bisect_left(rooms, length)
-        if place == len(rooms):
-            row, room = len(rows), context
-            rows.append([])
-        else:
-            room = rooms[place]
-            row = open_rows[room].pop()
-            if not open_rows[room]:
-                del open_rows[room], rooms[place]
+    """Chats, given as (number, length), in rows of `context` places; none is split."""
+    chats = list(lengths)
+    found = best_fit([length for _, length in chats], context)
+    rows: list[list[int]] = [[] for _ in range(int(found.max(initial=-1)) + 1)]
+    for (number, _), row in zip(chats, found.tolist(), strict=True):
         rows[row].append(number)
-        left = room - length
-        if left > 0:
-            if left not in open_rows:
-                open_rows[left] = []
-                bisect.insort(rooms, left)
-            open_rows[left].append(row)
     return rows
 
 

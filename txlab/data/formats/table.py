@@ -38,6 +38,7 @@ class _Lines:
         self.line, self.byte = 1, 0
         self._stream = stream
         self._raw: list[bytes] = []
+        self._bad = False
 
     def __iter__(self) -> "_Lines":
         return self
@@ -49,18 +50,24 @@ class _Lines:
         if self.line == 1 and self.byte == 0 and not self._raw and raw.startswith(BOM):
             self.byte, raw = len(BOM), raw.removeprefix(BOM)
         self._raw.append(raw)
-        # A bad byte must not tear a record apart: it is found when the record is whole.
-        return raw.decode("utf-8", errors="surrogateescape")
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError:
+            # A bad byte must not tear a record apart: it is named when the record is whole.
+            self._bad = True
+            return raw.decode("utf-8", errors="surrogateescape")
 
     def check(self) -> None:
         """RequestError where the record read last is no UTF-8."""
-        decoded(b"".join(self._raw), self.file, self.line, self.byte)
+        if self._bad:
+            decoded(b"".join(self._raw), self.file, self.line, self.byte)
 
     def advance(self) -> None:
         """The next record begins where the last one ended."""
         self.line += len(self._raw)
         self.byte += sum(map(len, self._raw))
         self._raw.clear()
+        self._bad = False
 
     @property
     def place(self) -> str:
