@@ -9,6 +9,8 @@ from txlab.data.tokenizer.fallback import byte_tokens
 
 CLEANED = (".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re")
 """Beginnings of words before which a decoder of WordPiece that cleans up writes no space."""
+DIVIDING = {"Sequence", "Split", "ByteLevel", "Digits", "Punctuation", "UnicodeScripts"}
+"""Pre-tokenizers that keep every character, unless they are told otherwise."""
 REPLACEMENT = "\u2581"
 """What SentencePiece writes for a space."""
 
@@ -34,13 +36,11 @@ class Reading:
         else:
             whole = bool(model.get("byte_fallback")) and {*byte_tokens()} <= vocabulary.keys()
         kept = {"Sequence", "ByteLevel", "ByteFallback", "Fuse"}
-        prefixed = '"add_prefix_space": true' in json.dumps(parts["pre_tokenizer"])
         self.exact = (
             whole
             and parts["normalizer"] is None
             and {*self._decoder} <= kept
-            and not prefixed
-            and not _drops(parts["pre_tokenizer"])
+            and _keeps(parts["pre_tokenizer"])
         )
         """Whether every text comes back from its ids."""
 
@@ -57,12 +57,11 @@ class Reading:
         return (token.replace(REPLACEMENT, " ") if self._spaces else token).encode()
 
 
-def _drops(part: Any) -> bool:
-    """Whether a pre-tokenizer leaves some of the text out."""
-    inner = part.get("pretokenizers", []) if isinstance(part, Mapping) else []
-    removes = isinstance(part, Mapping) and part.get("behavior") == "Removed"
-    spaces = {"Whitespace", "WhitespaceSplit", "BertPreTokenizer", "CharDelimiterSplit"}
-    return removes or bool({*types(part)} & spaces) or any(map(_drops, inner))
+def _keeps(part: Any) -> bool:
+    """Whether a pre-tokenizer only divides text, without changing any of it or leaving some out."""
+    said = json.dumps(part)
+    changes = '"behavior": "Removed"' in said or '"add_prefix_space": true' in said
+    return part is None or ({*types(part)} <= DIVIDING and not changes)
 
 
 def types(part: Mapping[str, Any] | None) -> list[str]:
