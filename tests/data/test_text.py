@@ -104,6 +104,12 @@ def test_a_second_run_reads_the_cache(
     }
 
 
+def test_a_renamed_file_is_the_same_text(make_text: Make, tmp_path: Path) -> None:
+    first = make_text(path=write(tmp_path / "v1.2.jsonl"))
+    os.rename(tmp_path / "v1.2.jsonl", tmp_path / "v1.3.jsonl")
+    assert make_text(path=str(tmp_path / "v1.3.jsonl")).facts["cache"] == first.facts["cache"]
+
+
 def test_changed_text_or_settings_are_made_anew(make_text: Make, tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl")
     made = [
