@@ -68,13 +68,16 @@ def test_white_space_is_lost_and_nothing_else(trained: WordPiece) -> None:
     assert trained.decode_bytes(ids).decode() == " " + trained.decode(ids)
 
 
-def test_a_word_above_the_limit_is_one_unknown() -> None:
+def test_a_word_above_the_limit_is_one_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     made = WordPiece(WordPiece.Config(vocab_size=40, max_word=5))
     made.train(["abcde abcdef xyz " * 3])
     assert tokens(made, "abcdef xyz").count(UNKNOWN) == 1
     assert not {"f", "##f"} & made._library.get_vocab().keys()
     with pytest.raises(RequestError, match=r"no word of at most tokenizer\.max_word=5"):
         WordPiece(made.config).train(["abcdef" * 9])
+    monkeypatch.setattr(WordPiece, "room", 1_000)  # the letters of what is left out are no words
+    with pytest.raises(RequestError, match=r"no word of at most tokenizer\.max_word=5"):
+        WordPiece(made.config).train([f"{'abcdef' * 9}{i}" for i in range(99)])
 
 
 def test_small_letters_only_if_asked_for() -> None:

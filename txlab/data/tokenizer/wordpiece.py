@@ -71,13 +71,13 @@ class WordPiece(Trained):
 
         config, control = self.config, self._spellings()
         counts = {word: n for word, n in counts.items() if len(word) <= config.max_word}
-        also = {c for word in self._cut()(" ".join(sorted(letters))) for c in word}
-        chosen = alphabet(counts, also, config.alphabet, (config.vocab_size - len(control)) // 2)
-        if not chosen:
+        if not counts:
             raise RequestError(
                 f"there is no word of at most tokenizer.max_word={config.max_word} characters to "
                 "learn from; raise it, or choose tokenizer=bpe or unigram for text without spaces."
             )
+        also = {c for word in self._cut()(" ".join(sorted(letters))) for c in word}
+        chosen = alphabet(counts, also, config.alphabet, (config.vocab_size - len(control)) // 2)
         counts = within(counts, {*chosen})
         # The library numbers the forms inside of words as it comes across them, in an order that
         # is another one each time; given like control tokens all are there, in this one.
