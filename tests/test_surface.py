@@ -38,6 +38,7 @@ OPTIONS = {
     "data": [
         *("text", "chat", "pairs", "prompts", "mlm", "span_corruption", "prefix_lm", "fim"),
         *("copy", "selective_copy", "induction", "mqar", "needle", "parity", "modular_addition"),
+        *("images", "captions"),
     ],
     "objective": ["next_token", "dpo", "ipo"],
     "optim": ["adamw"],

@@ -106,6 +106,14 @@ def build_objective(config: "Config", data: "Data") -> "Objective":
             f"objective={config.objective.name} learns from labels; data={config.data.name} has "
             "none, its answers are the model's own: use data=chat, which has the right ones."
         )
+    missing = [name for name in goal.needs if name not in data.keys]
+    unread = [name for name in data.keys if name == "pixels" and name not in goal.needs]
+    if missing or unread:
+        what = f"reads {' and '.join(goal.needs)}" if missing else "does not read pixels"
+        raise RequestError(
+            f"objective={config.objective.name} {what}; the batches of data={config.data.name} "
+            f"have {', '.join(data.keys)}."
+        )
     if goal.lines != lines:
         wanted = (
             "pairs of rows (data=pairs)" if goal.lines == 2 else "single rows (data=text, chat)"

@@ -10,6 +10,7 @@ import tests.testing.mutants.bodies
 import tests.testing.mutants.experts
 import tests.testing.mutants.mixers
 import tests.testing.mutants.parts
+import tests.testing.mutants.pictures
 import tests.testing.mutants.positions
 import tests.testing.mutants.runs
 import tests.testing.mutants.sinks

@@ -14,13 +14,16 @@ from txlab.data.diagnostics import (
 )
 from txlab.data.source import Data, data
 from txlab.data.text import Text
+from txlab.data.vision import Captions, Images
 
 __all__ = [
     "FIM",
     "IGNORE",
+    "Images",
     "MLM",
     "MQAR",
     "Batch",
+    "Captions",
     "Chat",
     "Copy",
     "Data",

@@ -26,11 +26,13 @@ class Data:
     """
 
     reads: ClassVar[str] = "documents"
-    """What files hold for it: documents, chats, pairs or prompts; the contracts bring such files
-    along."""
+    """What files hold for it: documents, chats, pairs, prompts, images, captions, or nothing; the
+    contracts bring such files along."""
     supervised: ClassVar[bool] = True
     """Whether rows have labels; else the model makes the answers that it learns from."""
 
+    keys: ClassVar[tuple[str, ...]] = ("tokens", "labels")
+    """Keys that every batch has."""
     control: ClassVar[tuple[str, ...]] = ()
     """Control tokens that it needs; a tokenizer that is trained for it gets them."""
     shifted: ClassVar[bool] = True

@@ -190,6 +190,35 @@ def prompts(folder: Path) -> Path:
     return _lines(folder / "prompts.jsonl", asked)
 
 
+def images(folder: Path) -> Path:
+    """`folder` with 20 pictures of 10 x 12 pixels in each of two folders, one for each class."""
+    for number in range(40):
+        place = folder / ("cat", "dog")[number % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        _picture(number).save(place / f"{number:02d}.png")
+    return folder
+
+
+def captions(folder: Path) -> Path:
+    """`folder` with 40 pictures and captions.jsonl, which has a sentence for each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    entries = []
+    for number in range(40):
+        _picture(number).save(folder / f"{number:02d}.png")
+        words = random.Random(number).sample(WORDS, 4)
+        entries.append({"image": f"{number:02d}.png", "text": f"Note {number}. {' '.join(words)}."})
+    _lines(folder / "captions.jsonl", iter(entries))
+    return folder
+
+
+def _picture(seed: int) -> Any:
+    from PIL import Image
+
+    generator = torch.Generator().manual_seed(seed)
+    table = torch.randint(256, (12, 10, 3), generator=generator, dtype=torch.uint8, device="cpu")
+    return Image.fromarray(table.numpy())
+
+
 def _chats() -> Iterator[list[dict[str, str]]]:
     source = random.Random(0)
     for number in range(len(texts())):
@@ -211,6 +240,7 @@ def _lines(file: Path, entries: Iterator[Any]) -> Path:
 
 
 FILES: dict[str, Callable[[Path], Path]] = {
-    "documents": corpus, "chats": chats, "pairs": pairs, "prompts": prompts
+    "documents": corpus, "chats": chats, "pairs": pairs, "prompts": prompts, "images": images,
+    "captions": captions,
 }  # fmt: skip
 """Makes files of what a data option reads (`Data.reads`)."""

@@ -3,8 +3,6 @@
 import json
 import re
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,74 +14,17 @@ from txlab.data.tokenizer import BPE
 from txlab.testing import tiny
 from txlab.testing.assertions import expect
 from txlab.testing.harness import Subject, contract
+from txlab.testing.prepared import all_rows, context, lines_of, made, prepared, rows_of, supervised
 
 DATA = "data"
-Row = tuple[int, ...]
 
 
-@contextmanager
-def prepared(subject: Subject, *, seed: int = 0, **fields: Any) -> Iterator[Any]:
-    """The option over the tiny corpus, in a folder of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield _made(subject, Path(folder), seed, fields)
+def textual(subject: Subject) -> bool:
+    """Whether rows have tokens."""
+    return "tokens" in subject.option.cls.keys
 
 
-def _made(subject: Subject, folder: Path, seed: int, fields: dict[str, Any]) -> Any:
-    given: dict[str, Any] = {"batch_size": 4}
-    if subject.option.cls.reads == "nothing":
-        given |= {name: n for name, n in (("n_train", 60), ("n_val", 12)) if subject.has(name)}
-    elif subject.has("path"):
-        given["path"] = str(tiny.FILES[subject.option.cls.reads](folder / "files"))
-    if subject.has("cache_dir"):
-        given["cache_dir"] = str(folder / "cache")
-    if subject.has("val_fraction"):
-        given["val_fraction"] = 0.2
-    built = subject.build(
-        BPE.Config(vocab_size=300 + len(subject.option.cls.control)),
-        config=subject.config(**given | fields),
-        context=context(subject),
-        seed=seed,
-    )
-    built.prepare()
-    return built
-
-
-def context(subject: Subject) -> int:
-    """Tokens a row: documents are cut into small ones, chats must fit in."""
-    return {"documents": 16, "nothing": 512}.get(subject.option.cls.reads, 128)
-
-
-def rows_of(batches: Any) -> list[Row]:
-    """The token rows of batches, in order, without padding: its width is the batch's matter."""
-    return [
-        tuple(tokens[valid].tolist())
-        for batch in batches
-        for tokens, valid in zip(batch["tokens"], _valid(batch), strict=True)
-    ]
-
-
-def _valid(batch: Any) -> Tensor:
-    return batch.get("valid", torch.ones_like(batch["tokens"], dtype=torch.bool))
-
-
-def supervised(batches: Any) -> int:
-    """Number of labels in batches."""
-    return sum(int((batch["labels"] != IGNORE).sum()) for batch in batches)
-
-
-def all_rows(rows: Any) -> list[Row]:
-    return rows_of(rows.batch([i]) for i in range(len(rows)))
-
-
-def lines_of(rows: Any) -> Iterator[tuple[int, Any]]:
-    """(index, row) of every row of tensors [t]; an index may make several."""
-    for i in range(len(rows)):
-        batch = rows.batch([i])
-        for line in range(rows.lines):
-            yield i, {name: tensor[line] for name, tensor in batch.items()}
-
-
-@contract(DATA)
+@contract(DATA, when=textual)
 def rows_are_well_formed(subject: Subject) -> None:
     """A row has at most `context` tokens, labels in the vocabulary, all keys of one length.
 
@@ -103,6 +44,8 @@ def rows_are_well_formed(subject: Subject) -> None:
 def _well_formed(row: Batch, vocab_size: int, number: int, *, labelled: bool) -> None:
     width = len(row["tokens"])
     for name, tensor in row.items():
+        if name == "pixels":
+            continue
         shape = tuple(cast(Tensor, tensor).shape)
         wanted = () if name == "items" else (width,)
         expect(shape == wanted, f"row {number}: {name} has shape {shape}")
@@ -122,7 +65,7 @@ def _well_formed(row: Batch, vocab_size: int, number: int, *, labelled: bool) ->
         expect(low >= 0 and high < width, f"row {number}: positions from {low} to {high}")
 
 
-@contract(DATA, when=lambda subject: subject.option.cls.shifted)
+@contract(DATA, when=lambda subject: textual(subject) and subject.option.cls.shifted)
 def labels_are_the_next_tokens(subject: Subject) -> None:
     """A label is the token after its own, shifted once, and never one of another document."""
     with prepared(subject) as built:
@@ -227,7 +170,7 @@ def splits_change_no_step(subject: Subject) -> None:
             ranks = [rows_of(whole.step_batches(rank=r, world=2).at(step)) for r in range(2)]
             expect(ranks[0] + ranks[1] == one, f"step {step} of 2 ranks has other rows")
             parts = cut.step_batches().at(step)
-            sizes = [len(part["tokens"]) for part in parts]
+            sizes = [len(part["labels"]) for part in parts]
             expect(sizes == [cut.train.lines] * 4, "micro_batch_size=1 is not kept")
             expect(rows_of(parts) == one, f"step {step} in micro-batches of 1 has other rows")
 
@@ -263,10 +206,10 @@ def validation_has_each_item_once(subject: Subject) -> None:
 def held_out_is_held_out(subject: Subject) -> None:
     """No document is in both parts, and none is lost: each of the texts names its number.
 
-    Where nothing is read, no row is in both parts.
+    Where there are no documents, no row is in both parts.
     """
     with prepared(subject) as built:
-        if built.reads == "nothing":
+        if built.reads in ("nothing", "images", "captions"):
             twice = {*all_rows(built.train)} & {*all_rows(built.val)}
             expect(not twice, f"{len(twice)} rows are in both parts")
             return
@@ -284,14 +227,15 @@ def held_out_is_held_out(subject: Subject) -> None:
 def prepares_once(subject: Subject) -> None:
     """Prepared again from the same folder it is the same; facts are plain values."""
     with tempfile.TemporaryDirectory() as folder:
-        one, two = (_made(subject, Path(folder), 0, {}) for _ in range(2))
+        one, two = (made(subject, Path(folder), 0, {}) for _ in range(2))
         expect(all_rows(one.train) == all_rows(two.train), "other rows the second time")
-        expect(one.tokenizer.fingerprint == two.tokenizer.fingerprint, "another tokenizer")
+        if textual(subject):
+            expect(one.tokenizer.fingerprint == two.tokenizer.fingerprint, "another tokenizer")
         expect(one.facts == two.facts, "other facts the second time")
         expect(json.loads(json.dumps(one.facts)) == one.facts, "facts are not plain values")
 
 
-@contract(DATA)
+@contract(DATA, when=textual)
 def takes_a_given_tokenizer(subject: Subject) -> None:
     """A tokenizer of a checkpoint is used as it is."""
     control = list(subject.option.cls.control)
