@@ -4,7 +4,7 @@
     python -m benchmarks.vocabulary --library --mb 20
     python -m benchmarks.vocabulary --encode
 
-Texts of made-up words by a Zipf law, half of which occur once: `lines` of twelve words, the same in
+Texts of up to two million made-up words by a Zipf law: `lines` of twelve words, the same in
 many `files`, all in one `line`; `solid` has no white space at all. Each training has a process.
 """
 
