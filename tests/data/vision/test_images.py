@@ -3,9 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pytest
 import torch
+from PIL import Image
 from pyarrow import parquet
 
 from txlab.core.errors import RequestError
@@ -151,3 +153,20 @@ def test_bad_input(tmp_path):
     for fields in ({"image_size": 0}, {"channels": 2}, {"std": 0.0}, {"val_fraction": 1.0}):
         with pytest.raises(RequestError, match=next(iter(fields))):
             Images.Config(**fields)
+
+
+def test_a_preview_draws_what_is_there(tmp_path):
+    (tmp_path / "some" / "left").mkdir(parents=True)
+    (tmp_path / "some" / "right").mkdir()
+    for name, columns in (("left", slice(0, 8)), ("right", slice(8, 16))):
+        table = np.full((16, 16), 255, dtype=np.uint8)
+        table[:, columns] = 0
+        Image.fromarray(table).save(tmp_path / "some" / name / "a.png")
+    built = made(tmp_path / "some", image_size=16, val_fraction=0)
+    for shown in built.preview(2):
+        name, *lines = shown.split("\n")
+        assert len(lines) == 14
+        for line in lines:
+            half = "@" * 13
+            assert line[:13] == half if name == "left" else line[15:28] == half
+            assert line.strip("@- =+:.*#%") == ""

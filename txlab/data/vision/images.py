@@ -19,6 +19,9 @@ from txlab.data.vision.augment import Augment, augmenting
 from txlab.data.vision.picture import pixels
 from txlab.data.vision.reading import Item, checked, classes, digits, split
 
+SHADES = "@%#*+=-:. "
+"""From dark to bright."""
+
 
 class Vision(Data):
     """What pictures with classes and pictures with sentences have in common."""
@@ -113,6 +116,18 @@ class Images(Vision):
             "channels": config.channels,
         }
 
+    def preview(self, n: int = 3, width: int = 400) -> list[str]:
+        """The class and a drawing in letters, at most `width` of them, of the first rows of step 0.
+
+        The darker a letter is, the darker the place.
+        """
+        batch: Any = self.step_batches().at(0)[0]
+        pictures, labels = batch["pixels"][:n], batch["labels"][:n].tolist()
+        return [
+            f"{self.names[label]}\n{_drawn(picture.mean(0), width)}"
+            for picture, label in zip(pictures, labels, strict=True)
+        ]
+
     def _enough(self, train: Sequence[Item[str]]) -> None:
         if len(self.names) < 2 or not train:
             raise RequestError(
@@ -147,6 +162,15 @@ class ImageRows(Rows):
         ]
         labels = [self._number[self._items[i].about] for i in indices]
         return cast(Batch, {"pixels": torch.stack(pixels), "labels": torch.tensor(labels)})
+
+
+def _drawn(shades: torch.Tensor, most: int) -> str:
+    """Values [h w] as lines of letters, twice as wide as high, as letters are narrow."""
+    rows = max(1, min(len(shades), int((most / 2) ** 0.5)))
+    small = torch.nn.functional.adaptive_avg_pool2d(shades[None], (rows, 2 * rows))[0]
+    low, high = small.min(), small.max()
+    place = ((small - low) / (high - low).clamp(min=1e-6) * (len(SHADES) - 1)).round().long()
+    return "\n".join("".join(SHADES[i] for i in line).rstrip() for line in place.tolist())
 
 
 def _numeric(name: str) -> tuple[int, int | str]:
