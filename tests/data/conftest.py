@@ -11,8 +11,8 @@ from txlab.data.shards import Shards
 from txlab.data.store import Store, StoreWriter
 from txlab.data.tokenizer import BPE
 
-# Timing is nobody's business on shared cores.
-settings.register_profile("data", deadline=None, max_examples=40)
+# Timing is nobody's business on shared cores, and a red test is to be red again.
+settings.register_profile("data", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("data")
 
 

@@ -41,6 +41,7 @@ def records(file: Path, ending: str, field: str | None) -> Iterator[Row]:
     number = 0
     try:
         for batch in _batches(file, ending, field):
+            _check(batch)
             for index in range(batch.num_rows):
                 number += 1
                 yield Row(f"{file}, row {number}", batch, index)
@@ -75,6 +76,17 @@ def _batches(file: Path, ending: str, field: str | None) -> Iterator[Any]:
         for batch in found:
             for begin in range(0, batch.num_rows, ROWS):
                 yield batch.select(columns).slice(begin, ROWS)
+
+
+def _check(batch: Any) -> None:
+    """ArrowInvalid where offsets point anywhere: the library would follow them."""
+    import pyarrow
+
+    try:
+        batch.validate(full=True)
+    except pyarrow.ArrowInvalid as error:
+        if "UTF8" not in str(error):  # that is said of its own row
+            raise
 
 
 def _columns(schema: Any, field: str | None, file: Path) -> list[str]:
