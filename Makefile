@@ -54,7 +54,7 @@ bench: setup
 	$(BIN)/python -m benchmarks.data
 	if test -n "$$TXLAB_SMOLLM2"; then $(BIN)/python -m benchmarks.trl; fi
 
-# Tests on real weights (TXLAB_SMOLLM2=DIR), also beside TRL; not part of check.
+# Tests on real weights (TXLAB_SMOLLM2=DIR, TXLAB_MINILM=DIR), also beside TRL; not part of check.
 real: setup
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m pytest -m real --slow

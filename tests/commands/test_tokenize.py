@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from txlab.commands.tokenize import main
+from txlab.commands.tokenize import main, watched
 from txlab.core.errors import RequestError
 from txlab.testing import tiny
 
@@ -120,6 +120,21 @@ def test_colours_on_a_terminal(words: list[str], monkeypatch, capsys: Any) -> No
     monkeypatch.delenv("NO_COLOR", raising=False)
     main(["encode", *words, "tokenizer=byte", "text=ab"])
     assert "\x1b[30;102ma\x1b[0m\x1b[30;106mb\x1b[0m" in capsys.readouterr().out
+
+
+def test_the_bar_tells_what_is_going_on() -> None:
+    from rich.progress import Progress
+
+    bar = Progress(disable=True)
+    texts = watched(["ab", "é"], bar, "reading", 4, after="learning")
+    for done in (2, 4):
+        next(texts)
+        assert [(t.description, t.completed, t.total) for t in bar.tasks] == [("reading", done, 4)]
+    assert not [*texts]
+    assert [(t.description, t.total) for t in bar.tasks] == [("learning", None)]
+    texts = watched(["a"], bar, "measuring", 1)
+    next(texts)
+    assert [t.description for t in bar.tasks] == ["measuring"]
 
 
 def test_stats_count_as_many_bytes_as_asked(words: list[str], capsys: Any) -> None:

@@ -90,11 +90,11 @@ def train(words: list[str]) -> None:
         raise RequestError(f"tokenize train makes a new tokenizer, {given} names a finished one.")
     refuse_as_new(target, "out=")
     made = tokenizer.build(wanted)
+    size = size_of(data)
     with progress() as bar:
-        task = bar.add_task("reading", total=size_of(data))
-        made.train(watched(data.texts(made), bar, task))
-        bar.update(task, description="measuring", total=MEASURED, completed=0)
-        found, cut = measured(made, watched(data.texts(made), bar, task), MEASURED)
+        made.train(watched(data.texts(made), bar, "reading", size, after="learning"))
+        part = None if size is None else min(size, MEASURED)
+        found, cut = measured(made, watched(data.texts(made), bar, "measuring", part), MEASURED)
     directory.write(made, target)
     print(f"{option.name} tokenizer of {made.vocab_size:,} tokens, written to {target}")
     if made.vocab_size < wanted.vocab_size:
@@ -133,8 +133,8 @@ def stats(words: list[str]) -> None:
     made = tokenizer_of(config, arguments.ckpt)
     data = data_of(config)
     with progress() as bar:
-        task = bar.add_task("counting", total=most or size_of(data))
-        found, cut = measured(made, watched(data.texts(made), bar, task), most)
+        total = most or size_of(data)
+        found, cut = measured(made, watched(data.texts(made), bar, "counting", total), most)
     print(f"{found.bytes:,} bytes of training text{' (there is more)' if cut else ''}")
     print(figures(found))
     print(f"{made.vocab_size:,} tokens in the vocabulary, {found.unused:,} of them never used")
@@ -206,12 +206,19 @@ def progress() -> "Progress":
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
-def watched(texts: Iterable[str], bar: "Progress", task: Any) -> Iterator[str]:
-    """The texts, each shown in the bar when it is taken."""
+def watched(
+    texts: Iterable[str], bar: "Progress", doing: str, total: int | None, after: str | None = None
+) -> Iterator[str]:
+    """The texts; a bar of what is done, when one is taken, and one without end for what follows."""
+    for done in bar.task_ids:
+        bar.remove_task(done)
+    task = bar.add_task(doing, total=total)
     for text in texts:
         bar.advance(task, len(text.encode()))
         yield text
-    bar.update(task, description="learning", total=None)
+    bar.remove_task(task)
+    if after is not None:
+        bar.add_task(after, total=None)
 
 
 def size_of(data: "Data") -> int | None:
