@@ -31,9 +31,8 @@ def fetch(path: str, field: str, subset: str | None, split: str, cache: Path) ->
     Only this field is kept, row by row, so memory and disk hold no more than its text. It is made
     once for a revision of the data. RequestError says what the hub or its library found wrong.
     """
-    from datasets import disable_progress_bars, load_dataset_builder
+    from datasets import load_dataset_builder
 
-    disable_progress_bars()
     name, _, revision = path.removeprefix(PREFIX).partition("@")
     if os.path.isdir(path.removeprefix(PREFIX)):
         name, revision = path.removeprefix(PREFIX), ""
@@ -62,8 +61,11 @@ def fetch(path: str, field: str, subset: str | None, split: str, cache: Path) ->
 @contextmanager
 def _translated(path: str, subset: str | None, split: str) -> Iterator[None]:
     """The library's errors, of many kinds, as one line."""
+    from datasets import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
     logger = logging.getLogger("huggingface_hub")
-    level = logger.level
+    level, bars = logger.level, not are_progress_bars_disabled()
+    disable_progress_bars()
     logger.setLevel(logging.CRITICAL)  # what it warns of is in the error as well
     try:
         yield
@@ -78,3 +80,5 @@ def _translated(path: str, subset: str | None, split: str) -> Iterator[None]:
         ) from error
     finally:
         logger.setLevel(level)
+        if bars:
+            enable_progress_bars()

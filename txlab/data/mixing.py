@@ -1,5 +1,6 @@
 """Sources in exact proportions: whose turn it is, and which of its rows."""
 
+import functools
 from collections.abc import Sequence
 from fractions import Fraction
 from math import gcd, lcm
@@ -36,6 +37,11 @@ def turns(weights: Sequence[int]) -> NDArray[np.int64]:
     or down: among the sources that are behind enough, the one that must come soonest (Tijdeman
     1980, the chairman assignment problem).
     """
+    return _turns(tuple(weights))
+
+
+@functools.lru_cache(maxsize=4)
+def _turns(weights: tuple[int, ...]) -> NDArray[np.int64]:
     total, k = sum(weights), len(weights)
     if k == 1:
         return np.zeros(total, dtype=np.int64)
@@ -52,6 +58,7 @@ def turns(weights: Sequence[int]) -> NDArray[np.int64]:
         chosen = int(np.where(ready, left, np.inf).argmin())
         owed[chosen] -= total
         found[n] = chosen
+    found.flags.writeable = False
     return found
 
 
