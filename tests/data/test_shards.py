@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from txlab.core.errors import RequestError
 from txlab.data import shards
+from txlab.data.layout import Documents, Packing, laid
 from txlab.data.shards import Shards, ShardWriter, entropy, open_shards, shard
 from txlab.data.store import HEADER, MAGIC, Header
 
@@ -143,3 +145,23 @@ def test_a_shard_that_fails_leaves_whole_ones_only(
     with pytest.raises(ValueError, match="vocabulary 1000"):
         fail()
     assert [file.name for file in tmp_path.iterdir()] == ["train-00000.tokens"]
+
+
+@given(LENGTHS.filter(bool), st.integers(1, 30), st.integers(1, 9))
+def test_rows_do_not_see_where_shards_end(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], limit: int, context: int
+) -> None:
+    folder = tmp_path_factory.mktemp("shards")
+    many = write(folder / "many", lengths, limit=limit)
+    one = write(folder / "one", lengths, limit=10**9)
+    assert len(one.stores) == 1
+    for packing in Packing:
+        rows = [
+            laid(store, packing, Documents.isolated, width=context, pad_id=2)
+            for store in (many, one)
+        ]
+        assert len(rows[0]) == len(rows[1])
+        if not len(rows[0]):
+            continue
+        batches = [made.batch(range(len(made))) for made in rows]
+        assert all(torch.equal(batches[0][name], batches[1][name]) for name in batches[1])
