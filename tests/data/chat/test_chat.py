@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from txlab.core.errors import RequestError
 from txlab.data import IGNORE, Chat
 from txlab.data.chat.rows import pack
-from txlab.data.tokenizer import BPE, Pretrained
+from txlab.data.tokenizer import BPE, Pretrained, WordPiece
 from txlab.testing import tiny
 
 BARE = (
@@ -188,3 +188,16 @@ def test_a_second_time_nothing_is_encoded(make, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Chat, "encode", lambda *_: pytest.fail("encoded again"))
     assert make(Chat, entries).facts == first.facts
     assert make(Chat, entries, context=90, packed=False).facts["sha256"] == first.facts["sha256"]
+
+
+def test_unknown_words_are_counted_and_the_rest_is_learned(make) -> None:  # TOK-01
+    words = WordPiece(WordPiece.Config(vocab_size=200))
+    words.train(["user assistant what is two and two four ? . " * 3])
+    entries = [chat("what is Я and two?", "four."), chat("two?", "Ж four Ж.")]
+    for packed in (True, False):
+        made = make(Chat, entries, tokenizer=words, packed=packed)
+        assert (made.facts["train_unknown"], made.facts["val_unknown"]) == (3, 0)
+        shown = " ".join(made.preview())
+        assert "is<|unk|>and" in shown
+        assert "four." in shown
+    assert "train_unknown" not in make(Chat, entries).facts

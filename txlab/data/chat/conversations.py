@@ -107,7 +107,8 @@ class Conversations(Data):
                 f"{self.items.read} items, {', '.join(counts) or 'none dropped'}, none to train on "
                 f"is left at model.context={self.context}."
             )
-        sizes = {"train": figures(self.train), "val": figures(self.val)}
+        unk = self.tokenizer.unk_id
+        sizes = {"train": figures(self.train, unk), "val": figures(self.val, unk)}
         entropy = [found.pop("entropy") for found in sizes.values()][-1]
         self.facts = {
             **self.items.origin,

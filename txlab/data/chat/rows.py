@@ -178,12 +178,16 @@ def pack(lengths: Iterable[tuple[int, int]], context: int) -> list[list[int]]:
     return rows
 
 
-def figures(rows: Rows) -> dict[str, Any]:
-    """Counts of items, rows, tokens, supervised tokens; entropy of the latter in nats, if any."""
-    tokens, labels = 0, [np.zeros(0, dtype=np.int64)]
+def figures(rows: Rows, unk_id: int | None = None) -> dict[str, Any]:
+    """Counts of items, rows, tokens, supervised tokens; entropy of the latter in nats, if any.
+
+    With `unk_id` also how often that token, which stands for unknown text, comes.
+    """
+    tokens, unknown, labels = 0, 0, [np.zeros(0, dtype=np.int64)]
     for i in range(len(rows)):
         batch = rows.batch([i])
         tokens += int(batch["valid"].sum()) if "valid" in batch else batch["tokens"].numel()
+        unknown += int((batch["tokens"] == unk_id).sum()) if unk_id is not None else 0
         labels.append(batch["labels"][batch["labels"] != IGNORE].numpy())
     found = np.concatenate(labels)
     counts = np.unique(found, return_counts=True)[1]
@@ -193,6 +197,7 @@ def figures(rows: Rows) -> dict[str, Any]:
         "items": sum(map(len, plan)),
         "rows": len(rows),
         "tokens": tokens,
+        **({} if unk_id is None else {"unknown": unknown}),
         "supervised": len(found),
         "entropy": float(-(shares * np.log(shares)).sum()) if len(found) else None,
     }
