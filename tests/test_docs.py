@@ -32,6 +32,13 @@ def test_every_tokenizer_says_what_it_loses():
     assert {name.partition("`")[0] for name in told} == set(slot_at("tokenizer").options)
 
 
+def test_every_data_option_has_its_page():
+    told = {"text", "chat", "pairs", "prompts"}
+    for page in ("corruption", "diagnostics", "pictures"):
+        told |= set(rows((DOCS / f"{page}.md").read_text(encoding="utf-8"), "data="))
+    assert told == set(slot_at("data").options)
+
+
 def test_every_scaling_lists_the_fields_it_reads():
     told = rows(POSITIONS, "model.pos.scaling")
     assert set(told) == {str(scaling) for scaling in Scaling}
