@@ -53,7 +53,7 @@ class Tokenizer:
         vocab_size: int = 4096
         """Tokens wanted, control tokens included; a small corpus may give fewer."""
         path: str | None = None
-        """A trained tokenizer.json to use instead of training one."""
+        """A trained tokenizer.json to use instead of training one; what the others say is in it."""
         control: list[str] = field(default_factory=list)
         """Further control tokens for a new one; data adds those that it needs, such as a mask."""
 
