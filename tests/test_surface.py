@@ -77,9 +77,8 @@ def test_keys(parent: str):
 
 def test_recipes_and_verbs():
     assert {"pretrain", "sft", "dpo"} <= set(RECIPES)
-    assert {"list", "show", "check", "cost", "new", "generate", "evaluate", "merge", "tokenize"} <= set(
-        verbs()
-    )
+    known = ("list", "show", "check", "cost", "new", "generate", "evaluate", "merge", "tokenize")
+    assert {*known} <= set(verbs())
 
 
 def test_exit_statuses():

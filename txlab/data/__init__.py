@@ -19,7 +19,6 @@ from txlab.data.vision import Captions, Images
 __all__ = [
     "FIM",
     "IGNORE",
-    "Images",
     "MLM",
     "MQAR",
     "Batch",
@@ -27,6 +26,7 @@ __all__ = [
     "Chat",
     "Copy",
     "Data",
+    "Images",
     "Induction",
     "ModularAddition",
     "Needle",
