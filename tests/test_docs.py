@@ -57,4 +57,22 @@ def test_commands_compose(page):
     for line in lines:
         words = [word for word in shlex.split(line)[3:] if not word.startswith("model.init_from=")]
         if words and words[0].startswith("+recipe"):
+            # Recipes that need a start, as their data: there is no run to start from.
+            words[0] = {"+recipe=sft": "data=chat", "+recipe=dpo": "data=pairs"}.get(
+                words[0], words[0]
+            )
             assert txlab.compose(words).model.name == "decoder"
+
+
+CHAT = (DOCS / "chat.md").read_text(encoding="utf-8")
+
+
+def test_every_form_and_every_task_of_chats_is_told():
+    from txlab.data.chat.forms import KEYS
+    from txlab.data.chat.tasks import Task
+
+    assert set(rows(CHAT, "data.tasks")) == set(Task)
+    forms = CHAT.split("| `data.format` of chats |")[1].split("\n\n")[0]
+    for form, keys in KEYS.items():
+        line = next(line for line in forms.splitlines() if line.startswith(f"| `{form}`"))
+        assert all(f"`{key}`" in line for key in keys)

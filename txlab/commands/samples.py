@@ -39,9 +39,7 @@ def _samples(source: "Data", *, coloured: bool) -> "Iterator[Text | str]":
         return
     yield _legend(coloured=coloured)
     for row in range(min(ROWS, len(batch["tokens"]))):
-        found = shortened(
-            spans(source.tokenizer, batch, row, shifted=getattr(source, "shifted", True)), WIDTH
-        )
+        found = shortened(spans(source.tokenizer, batch, row, shifted=source.shifted), WIDTH)
         yield f"\nrow {row}"
         yield _coloured(found) if coloured else _plain(found)
     yield ""

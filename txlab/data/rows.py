@@ -32,7 +32,7 @@ class Rows:
         return self.batch(indices)
 
     def lengths(self) -> NDArray[np.int64] | None:
-        """Width of each row by itself; None where rows do not tell."""
+        """Places that each index takes in a batch of its own; None where rows do not tell."""
         return None
 
 

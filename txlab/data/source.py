@@ -175,7 +175,7 @@ class Data:
         size = config.micro_batch_size or max(1, config.batch_size // world)
         if config.batch_tokens is not None:
             tokens = config.micro_batch_tokens or config.batch_tokens // world
-            size = max(1, tokens // self.context)
+            size = max(1, tokens // (self.context * rows.lines))
         return EpochBatches(rows, micro_batch_size=size, rank=rank, world=world)
 
     def asked(self) -> list[Problem]:

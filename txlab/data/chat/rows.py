@@ -91,6 +91,12 @@ class PairRows(Rows):
             table.add(row, ids, supervised)
         return table.batch(documents=False)
 
+    def lengths(self) -> NDArray[np.int64]:
+        """Places that a pair takes: its two rows, as wide as the longer one."""
+        sizes = np.diff(self._store.offsets).reshape(-1, 3)[self.kept]
+        widest = sizes[:, 0] + sizes[:, 1:].max(axis=1)
+        return self.lines * np.minimum(widest, self.context)
+
     def parts(self, pair: int) -> list[NDArray[Any]]:
         """Ids of prompt, chosen and rejected answer."""
         places = self._store.offsets[3 * pair : 3 * pair + 4]
@@ -122,6 +128,9 @@ class PromptRows(Rows):
             table.add(row, ids, np.zeros(len(ids), dtype=bool))
         items = torch.tensor([self._first + number for number in numbers])
         return {**table.batch(documents=False), "items": items}
+
+    def lengths(self) -> NDArray[np.int64]:
+        return np.diff(self._store.offsets)[self.kept]
 
     def _prompt(self, number: int) -> NDArray[np.int64]:
         begin, end = self._store.offsets[number : number + 2]
