@@ -112,9 +112,9 @@ def _figures(source: "Data") -> Iterator[str]:
 
 def _line(found: Statistics) -> str:
     share = found.supervised / max(1, found.tokens)
-    some = f" in {found.seen:,} of them" if found.seen < found.rows else ""
+    some = f"; {found.seen:,} of them:" if found.seen < found.rows else ","
     return (
-        f"rows {found.rows:,}{some}, tokens {found.tokens:,}, supervised {found.supervised:,} "
+        f"rows {found.rows:,}{some} tokens {found.tokens:,}, supervised {found.supervised:,} "
         f"({share:.1%}), documents {found.documents:.1f} a row"
     )
 
