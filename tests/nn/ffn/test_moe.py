@@ -14,6 +14,7 @@ from txlab.nn.ffn import FFN, MoE, SwiGLU, ffn
 from txlab.nn.ffn.dispatch import dispatch
 from txlab.nn.ffn.router import Scoring
 from txlab.nn.mask import Mask
+from txlab.objectives import Loss
 from txlab.testing import tiny
 from txlab.testing.probes import FFNProbe
 
@@ -109,7 +110,7 @@ def test_no_rows_at_all_and_experts_without_rows() -> None:
 
 
 def test_balance_by_hand() -> None:
-    """E=4, k=1: 4 collapsed, 1 uniform, and the mean, not the union, over micro-batches."""
+    """MOE-01, E=4, k=1: 4 collapsed, 1 uniform, and the mean, not the union, over micro-batches."""
     built = moe(n_experts=4, top_k=1, balance_loss=1.0)
     x = tiny.floats(2, 8, 16).abs()
 
@@ -126,6 +127,26 @@ def test_balance_by_hand() -> None:
     assert (sum(both) / 2).item() == pytest.approx(4.0)  # the union would be 2
 
 
+def test_the_routers_gradient_follows_the_coefficient_and_no_repetition() -> None:
+    """MOE-01: twice the coefficient, twice the gradient; four times the micro-batch, the same."""
+    x = tiny.floats(2, 8, 16)
+
+    def gradient(balance: float, repeated: int) -> Tensor:
+        built = moe(n_experts=4, top_k=1, balance_loss=balance)
+        count = torch.tensor(7)
+        total = torch.zeros(())
+        for _ in range(repeated):
+            losses = Loss(torch.zeros(()), count).plus(run(built, x)[1])
+            total = total + losses.sum
+        (total / (repeated * count)).backward()
+        return built.part.router.weight.grad
+
+    once = gradient(0.01, 1)
+    assert float(once.abs().max()) > 0
+    torch.testing.assert_close(gradient(0.02, 1), 2 * once)
+    torch.testing.assert_close(gradient(0.01, 4), once)
+
+
 def test_balance_and_z_loss_against_their_formulas() -> None:
     built = moe(n_experts=4, top_k=2, balance_loss=0.5, z_loss=0.25)
     x = tiny.floats(2, 9, 16)
@@ -139,6 +160,7 @@ def test_balance_and_z_loss_against_their_formulas() -> None:
 
 
 def test_low_precision_chooses_the_experts_of_float32() -> None:
+    """MOE-03."""
     dims = dataclasses.replace(DIMS, dim=64)
     built = moe(dims=dims, n_experts=64, top_k=2, hidden=8).bfloat16()
     x = tiny.floats(1, 4096, 64).bfloat16()
