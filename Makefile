@@ -51,6 +51,7 @@ bench: setup
 	    $(BIN)/python -m benchmarks.train_step $$how; done
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.decode
+	$(BIN)/python -m benchmarks.attention
 	$(BIN)/python -m benchmarks.data
 	if test -n "$$TXLAB_SMOLLM2"; then $(BIN)/python -m benchmarks.trl; fi
 

@@ -8,7 +8,14 @@ Make = Callable[[int], Callable[[], None]]
 """A length -> the step to time at it."""
 
 
-def table(rows: Mapping[str, Make], lengths: Sequence[int], rounds: int, *, width: int) -> None:
+def table(
+    rows: Mapping[str, Make],
+    lengths: Sequence[int],
+    rounds: int,
+    *,
+    width: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> None:
     """Print the time of every row at every length; `width`: characters of a row's name."""
     print(f"{'row':{width}s}" + "".join(f"{f'T={length}':>20s}" for length in lengths))
     cells: dict[str, list[str]] = {name: [] for name in rows}
@@ -17,10 +24,10 @@ def table(rows: Mapping[str, Make], lengths: Sequence[int], rounds: int, *, widt
         times: dict[str, list[float]] = {name: [] for name in rows}
         for turn in range(rounds + 1):
             for name, step in steps.items():
-                begin = time.perf_counter()
+                begin = clock()
                 step()
                 if turn:  # the first round warms up
-                    times[name].append(time.perf_counter() - begin)
+                    times[name].append(clock() - begin)
         medians = {name: statistics.median(found) for name, found in times.items()}
         first = next(iter(medians.values()))
         for name, seconds in medians.items():

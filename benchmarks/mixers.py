@@ -1,10 +1,10 @@
-"""Time of one whole attention layer of each kind: training, and decoding on a cache of its own.
+"""Time of one token through a whole attention layer of each kind, on a cache of its own.
 
-    python -m benchmarks.mixers [--lengths 1024,2048,4096] [--rows mha,mla,differential,linear]
+    python -m benchmarks.mixers [--lengths 1024,4096] [--rows mha,mla,linear] [--cpu --threads 1]
 
-Training is a forward and backward pass of one row of T tokens; decoding is one token behind T - 1
-others. Projections and rotary positions are included; the shape is 8 heads of 64 channels. Rounds
-are interleaved and figures are medians; `x` is the time over that of the first row. Bytes are the
+The token stands behind T - 1 others; benchmarks/attention.py has passes forward and backward.
+Projections and rotary positions are included; the shape is 8 heads of 64 channels. Rounds are
+interleaved and figures are medians; `x` is the time over that of the first row. Bytes are the
 cache's, of all T tokens.
 """
 
@@ -19,7 +19,7 @@ import torch
 from txlab.core.config import Dims
 from txlab.nn.attention import attention
 from txlab.nn.backend import backend
-from txlab.nn.cache import Cache
+from txlab.nn.cache import Cache, LayerCache
 from txlab.nn.context import Context
 from txlab.nn.mask import Mask
 from txlab.nn.position import RoPE
@@ -30,6 +30,9 @@ ROWS: dict[str, dict[str, Any]] = {
     "mla": {},
     "differential": {},
     "linear": {},
+    "swa": {"window": 512},
+    "longformer": {"window": 257},
+    "bigbird": {},
 }
 HEADS, WIDTH = 8, 64
 
@@ -56,10 +59,6 @@ class Layer:
         angles = self.scheme.prepare(positions)
         return self.mixer(x, Context(mask, positions, self.scheme, angles, self.kernel), cache)
 
-    def train(self) -> None:
-        positions = torch.arange(self.length)[None]
-        self.run(self.x, Mask(self.length, self.length), positions, False).sum().backward()
-
     @torch.no_grad()
     def decode(self) -> None:
         """The last token, again and again: a cache takes it at its place, a state on top."""
@@ -68,8 +67,14 @@ class Layer:
 
     def bytes(self) -> int:
         """Size of the cache."""
-        found = vars(self.cache.layers[0]).values()
-        return sum(x.numel() * x.element_size() for x in found if isinstance(x, torch.Tensor))
+        return size_of(self.cache.layers[0])
+
+
+def size_of(cache: LayerCache) -> int:
+    """Bytes of its tensors, and of the caches inside it."""
+    parts = vars(cache).values()
+    own = sum(x.numel() * x.element_size() for x in parts if isinstance(x, torch.Tensor))
+    return own + sum(size_of(x) for x in parts if isinstance(x, LayerCache))
 
 
 def milliseconds(call: Callable[[], None], times: int, clock: Callable[[], float]) -> float:
@@ -80,7 +85,7 @@ def milliseconds(call: Callable[[], None], times: int, clock: Callable[[], float
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Time of one attention layer of each kind.")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lengths", default="1024,2048,4096")
     parser.add_argument("--rows", default=",".join(ROWS))
     parser.add_argument("--rounds", type=int, default=5)
@@ -90,24 +95,18 @@ def main() -> None:
     clock = time.process_time if given.cpu else time.perf_counter
     torch.set_num_threads(given.threads)
     rows = given.rows.split(",")
-    print(f"{'length':>7} {'row':14} {'train ms':>9}     x  decode ms     x        bytes")
+    print(f"{'length':>7} {'row':14} {'ms a token':>10}     x        bytes")
     for length in map(int, given.lengths.split(",")):
         layers = {name: Layer(name, length) for name in rows}
-        train: dict[str, list[float]] = {name: [] for name in rows}
-        decode: dict[str, list[float]] = {name: [] for name in rows}
+        times: dict[str, list[float]] = {name: [] for name in rows}
         for _ in range(given.rounds + 1):
             for name, layer in layers.items():
-                train[name].append(milliseconds(layer.train, 1, clock))
-                decode[name].append(milliseconds(layer.decode, 10, clock))
-        first = rows[0]
+                times[name].append(milliseconds(layer.decode, 10, clock))
+        # The first round warms up.
+        medians = {name: statistics.median(found[1:]) for name, found in times.items()}
         for name, layer in layers.items():
-            # The first round warms up.
-            t, d = (statistics.median(found[name][1:]) for found in (train, decode))
-            t0, d0 = (statistics.median(found[first][1:]) for found in (train, decode))
-            print(
-                f"{length:7} {name:14} {t:9.1f} {t / t0:5.2f} {d:10.3f} {d / d0:5.2f} "
-                f"{layer.bytes():12,}"
-            )
+            share = medians[name] / medians[rows[0]]
+            print(f"{length:7} {name:14} {medians[name]:10.3f} {share:5.2f} {layer.bytes():12,}")
 
 
 if __name__ == "__main__":
