@@ -112,7 +112,7 @@ def test_lora_learns_in_20_steps_from_the_command_line(
     words += ["adapter.targets=[attention]", "data.batch_size=4", f"data.cache_dir={tmp_path}"]
     words += ["train.steps=20", "train.log_every=1", "train.val_every=null", "train.sample=null"]
     words += ["data.val_fraction=0", f"run_dir={tmp_path / 'run'}", "trainer=cpu"]
-    words += ["data.packed=false"] if goal == "sft" else []
+    words += ["data.packed=false"] if goal == "sft" else ["optim.lr=5e-4"]
     done = subprocess.run(
         [sys.executable, "-m", "txlab", *words], capture_output=True, text=True, check=False
     )
