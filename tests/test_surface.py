@@ -42,7 +42,7 @@ OPTIONS = {
     ],
     "objective": ["next_token", "dpo", "ipo"],
     "optim": ["adamw"],
-    "schedule": ["cosine"],
+    "schedule": ["cosine", "linear", "constant", "wsd", "inverse_sqrt", "one_cycle"],
 }
 KEYS = {
     "": "seed run_dir resume ckpt plugins trainer logger callbacks",
@@ -58,7 +58,7 @@ KEYS = {
     "tokenizer": "vocab_size path",
     "train": "steps tokens epochs val_every save_every log_every clip compile precision",
     "optim": "lr weight_decay betas",
-    "schedule": "warmup",
+    "schedule": "warmup warmup_tokens",
     "objective": "label_smoothing beta",
     "adapter": "r alpha dropout targets",
 }

@@ -184,7 +184,9 @@ def training_module(
         model,
         goal,
         make_optimizer=optim.build(config.optim).make,
-        schedule=schedule.build(config.schedule, total_steps=steps),
+        schedule=schedule.build(
+            config.schedule.in_updates(float(data.step_rows) * data.row_tokens), total_steps=steps
+        ),
         train=config.train,
         total_steps=steps,
         seed=config.seed,

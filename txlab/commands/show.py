@@ -72,7 +72,14 @@ def _schedule(words: list[str]) -> None:
     total = config.train.steps
     if total is None:
         raise RequestError("show schedule needs train.steps=... : the length of the curve.")
-    built = schedule.build(config.schedule, total_steps=total)
+    curve = config.schedule
+    if curve.warmup_tokens is not None:
+        from txlab.loading import inherited
+        from txlab.run import prepare_data
+
+        data = prepare_data(inherited(config, words)[0])
+        curve = curve.in_updates(float(data.step_rows) * data.row_tokens)
+    built = schedule.build(curve, total_steps=total)
     marks = sorted({round(i * (total - 1) / 20) for i in range(21)})
     for update in marks:
         factor = built.factor(update)

@@ -44,10 +44,11 @@ def starts_at_once_without_warm_up(subject: Subject) -> None:
 @contract(SCHEDULE)
 def depends_on_the_update_alone(subject: Subject) -> None:
     """The factor of an update is the same in any order of asking, and in a run that was resumed."""
-    built = subject.build(total_steps=50)
+    config = subject.config(warmup=5)
+    built = subject.build(config=config, total_steps=50)
     forward = [built.factor(update) for update in range(50)]
     backward = [built.factor(update) for update in reversed(range(50))][::-1]
-    fresh = [subject.build(total_steps=50).factor(update) for update in range(50)]
+    fresh = [subject.build(config=config, total_steps=50).factor(update) for update in range(50)]
     expect(forward == backward == fresh, "factors depend on earlier calls")
     expect(forward != [1.0] * 50, "the factor never changes")
 

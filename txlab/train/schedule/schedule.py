@@ -1,9 +1,13 @@
 """The interface of learning-rate schedules: a pure function of the number of applied updates."""
 
+import dataclasses
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from txlab.core.config import Component
+from txlab.core.errors import RequestError
 from txlab.core.slot import Slot
 
 
@@ -14,22 +18,45 @@ class Schedule(ABC):
     class Config(Component):
         """Warm-up, shared by every schedule."""
 
-        warmup: float = 0.02
+        warmup: float | None = None
         """Updates of linear warm-up: a whole number, or a fraction of the run below 1.
 
-        A run shorter than its warm-up (a trial of a recipe, say) ends within it."""
+        None: the option's own share, 0.02 unless it says otherwise, or `warmup_tokens`. A run
+        shorter than its warm-up (a trial of a recipe, say) ends within it."""
+        warmup_tokens: int | None = None
+        """Tokens of linear warm-up instead, rounded up to whole updates."""
 
         def __post_init__(self) -> None:
-            whole = self.warmup < 1 or float(self.warmup).is_integer()
-            self.require(
-                self.warmup >= 0 and whole, "warmup", "a fraction below 1 or a whole number"
-            )
+            if self.warmup is not None:
+                whole = self.warmup < 1 or float(self.warmup).is_integer()
+                self.require(
+                    self.warmup >= 0 and whole, "warmup", "a fraction below 1 or a whole number"
+                )
+            if self.warmup_tokens is not None:
+                self.require(self.warmup_tokens >= 1, "warmup_tokens", "at least 1")
+                alone = self.warmup is None
+                self.require(alone, "warmup_tokens", "no warmup beside it (schedule.warmup=null)")
+
+        def in_updates(self, step_tokens: float) -> Self:
+            """The same with `warmup_tokens` turned into updates of `step_tokens` tokens each."""
+            if self.warmup_tokens is None:
+                return self
+            updates = math.ceil(self.warmup_tokens / step_tokens)
+            return dataclasses.replace(self, warmup=float(updates), warmup_tokens=None)
+
+    default_warmup: ClassVar[float] = 0.02
+    """Share of the run that warms up where the config says nothing."""
 
     def __init__(self, config: Config, *, total_steps: int) -> None:
-        warmup = config.warmup
+        if config.warmup_tokens is not None:
+            raise RequestError(
+                "schedule.warmup_tokens needs the tokens of a step: call config.in_updates first."
+            )
+        warmup = self.default_warmup if config.warmup is None else config.warmup
         self.config = config
         self.total = total_steps
         self.warmup = round(warmup * total_steps) if warmup < 1 else int(warmup)
+        self.rest = max(total_steps - self.warmup, 1)
 
     def factor(self, update: int) -> float:
         """The factor of update number `update`, counted from 0 to `total_steps` - 1.
@@ -38,8 +65,7 @@ class Schedule(ABC):
         """
         if update < self.warmup:
             return (update + 1) / self.warmup
-        rest = max(self.total - self.warmup, 1)
-        return self.after(min((update + 1 - self.warmup) / rest, 1.0))
+        return self.after(min((update + 1 - self.warmup) / self.rest, 1.0))
 
     @abstractmethod
     def after(self, progress: float) -> float:
