@@ -41,7 +41,7 @@ OPTIONS = {
         *("images", "captions"),
     ],
     "objective": ["next_token", "dpo", "ipo"],
-    "optim": ["adamw"],
+    "optim": ["adamw", "sgd"],
     "schedule": ["cosine", "linear", "constant", "wsd", "inverse_sqrt", "one_cycle"],
 }
 KEYS = {

@@ -2,5 +2,6 @@
 
 from txlab.train.optim.adamw import AdamW
 from txlab.train.optim.optimizer import Optim, decay_groups, optim
+from txlab.train.optim.sgd import SGD
 
-__all__ = ["AdamW", "Optim", "decay_groups", "optim"]
+__all__ = ["SGD", "AdamW", "Optim", "decay_groups", "optim"]
