@@ -45,6 +45,21 @@ def test_the_schedule(capsys: Any):
     assert max(float(row[2]) for row in rows) <= 1.0
 
 
+@pytest.mark.parametrize(
+    "name", ["cosine", "linear", "constant", "wsd", "inverse_sqrt", "one_cycle"]
+)
+def test_the_picture_of_a_schedule(capsys: Any, tmp_path: Path, name: str):
+    file = tmp_path / "lr.png"
+    words = ["schedule", f"schedule={name}", "train.steps=50", "schedule.warmup=5", f"out={file}"]
+    main(words)
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) in (22, 23)
+    assert max(line.count("#") for line in shown) == 50
+    assert file.read_bytes()[:4] == b"\x89PNG"
+    with pytest.raises(RequestError, match="does not exist yet"):
+        main(words)
+
+
 def test_the_initialisation(capsys: Any):
     sizes = ["model.dim=64", "model.n_layers=3", "tokenizer.vocab_size=300"]
     main(["init", "+recipe=pretrain", "model.init=mup", "model.init.base_dim=32", *sizes])

@@ -3,11 +3,13 @@
 python -m txlab show model.attn=gqa
 python -m txlab show config +recipe=pretrain model.attn=mqa
 python -m txlab show data|schedule|init +recipe=pretrain
+python -m txlab show schedule schedule=wsd train.steps=1000 out=lr.png
 """
 
 import dataclasses
 import os
 import re
+from pathlib import Path
 
 from txlab.core import docs, plugins
 from txlab.core.errors import RequestError
@@ -68,6 +70,11 @@ def _data(words: list[str]) -> None:
 def _schedule(words: list[str]) -> None:
     from txlab.train.schedule import schedule
 
+    outs = [word.removeprefix("out=") for word in words if word.startswith("out=")]
+    words = [word for word in words if not word.startswith("out=")]
+    target = Path(outs[-1]) if outs else None
+    if target is not None and (target.suffix != ".png" or target.exists()):
+        raise RequestError(f"out={target}: name a .png file that does not exist yet.")
     config = compose(words)
     total = config.train.steps
     if total is None:
@@ -80,11 +87,31 @@ def _schedule(words: list[str]) -> None:
         data = prepare_data(inherited(config, words)[0])
         curve = curve.in_updates(float(data.step_rows) * data.row_tokens)
     built = schedule.build(curve, total_steps=total)
-    marks = sorted({round(i * (total - 1) / 20) for i in range(21)})
+    factors = [built.factor(update) for update in range(total)]
+    peak = factors.index(max(factors))
+    marks = sorted({round(i * (total - 1) / 20) for i in range(21)} | {peak})
     for update in marks:
-        factor = built.factor(update)
-        bar = "#" * round(50 * factor)
-        print(f"{update:>8}  lr {config.optim.lr * factor:.3e}  {bar}")
+        bar = "#" * round(50 * factors[update] / factors[peak])
+        print(f"{update:>8}  lr {config.optim.lr * factors[update]:.3e}  {bar}")
+    if target is not None:
+        _draw(target, config.schedule.name, [config.optim.lr * factor for factor in factors])
+
+
+def _draw(target: Path, name: str, rates: list[float]) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.plot(range(len(rates)), rates)
+    axes.set(xlabel="update", ylabel="learning rate", title=f"schedule={name}", ylim=(0, None))
+    axes.grid(alpha=0.3)
+    try:
+        figure.savefig(target, dpi=120)
+    except OSError as error:
+        raise RequestError(f"out={target} cannot be written: {error.strerror}.") from error
+    print(f"picture: {target}")
 
 
 def _init(words: list[str]) -> None:

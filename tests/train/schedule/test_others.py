@@ -103,18 +103,20 @@ def test_those_of_transformers():
 
 
 def test_warm_up_in_tokens():
-    config = Linear.Config(warmup_tokens=450).in_updates(100.0)
+    config = Linear.Config(warmup=None, warmup_tokens=450).in_updates(100.0)
     assert (config.warmup, config.warmup_tokens) == (5, None)
     assert Linear.Config(warmup=3).in_updates(100.0) == Linear.Config(warmup=3)
     with pytest.raises(RequestError, match="tokens of a step"):
-        Linear(Linear.Config(warmup_tokens=450), total_steps=20)
+        Linear(Linear.Config(warmup=None, warmup_tokens=450), total_steps=20)
 
 
 @pytest.mark.parametrize(
     ("kind", "fields", "said"),
     [
         (Constant, {"warmup": 2, "warmup_tokens": 9}, "no warmup beside it"),
-        (Constant, {"warmup_tokens": 0}, "warmup_tokens"),
+        (Constant, {"warmup_tokens": 9}, "no warmup beside it"),
+        (Constant, {"warmup": None, "warmup_tokens": 0}, "warmup_tokens"),
+        (Constant, {"warmup": None}, "or warmup_tokens"),
         (Linear, {"min_ratio": math.inf}, "min_ratio"),
         (WSD, {"decay": 1.5}, "decay"),
         (WSD, {"shape": "cubic"}, "shape"),

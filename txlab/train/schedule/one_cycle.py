@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 from txlab.train.schedule.schedule import Schedule, schedule
 
@@ -17,6 +16,8 @@ class OneCycle(Schedule):
 
     @dataclass
     class Config(Schedule.Config):
+        warmup: float | None = 0.45
+        """Updates of the rise: a whole number, or a fraction of the run below 1."""
         start: float | None = None
         """Factor of the first update; None: 1/warmup, as in other schedules."""
         end: float = 4e-6
@@ -33,8 +34,6 @@ class OneCycle(Schedule):
             )
             self.require(0 <= self.end <= 1, "end", "a number from 0 to 1")
             self.require(self.shape in ("linear", "cosine"), "shape", "linear or cosine")
-
-    default_warmup: ClassVar[float] = 0.45
 
     def __init__(self, config: Config, *, total_steps: int) -> None:
         super().__init__(config, total_steps=total_steps)

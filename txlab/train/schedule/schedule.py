@@ -4,7 +4,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 from txlab.core.config import Component
 from txlab.core.errors import RequestError
@@ -18,13 +18,13 @@ class Schedule(ABC):
     class Config(Component):
         """Warm-up, shared by every schedule."""
 
-        warmup: float | None = None
+        warmup: float | None = 0.02
         """Updates of linear warm-up: a whole number, or a fraction of the run below 1.
 
-        None: the option's own share, 0.02 unless it says otherwise, or `warmup_tokens`. A run
-        shorter than its warm-up (a trial of a recipe, say) ends within it."""
+        None: see `warmup_tokens`. A run shorter than its warm-up (a trial of a recipe, say) ends
+        within it."""
         warmup_tokens: int | None = None
-        """Tokens of linear warm-up instead, rounded up to whole updates."""
+        """Tokens of linear warm-up, rounded up to whole updates; needs `warmup=null`."""
 
         def __post_init__(self) -> None:
             if self.warmup is not None:
@@ -32,7 +32,9 @@ class Schedule(ABC):
                 self.require(
                     self.warmup >= 0 and whole, "warmup", "a fraction below 1 or a whole number"
                 )
-            if self.warmup_tokens is not None:
+            if self.warmup_tokens is None:
+                self.require(self.warmup is not None, "warmup", "a number, or warmup_tokens")
+            else:
                 self.require(self.warmup_tokens >= 1, "warmup_tokens", "at least 1")
                 alone = self.warmup is None
                 self.require(alone, "warmup_tokens", "no warmup beside it (schedule.warmup=null)")
@@ -44,15 +46,12 @@ class Schedule(ABC):
             updates = math.ceil(self.warmup_tokens / step_tokens)
             return dataclasses.replace(self, warmup=float(updates), warmup_tokens=None)
 
-    default_warmup: ClassVar[float] = 0.02
-    """Share of the run that warms up where the config says nothing."""
-
     def __init__(self, config: Config, *, total_steps: int) -> None:
-        if config.warmup_tokens is not None:
+        warmup = config.warmup
+        if warmup is None:
             raise RequestError(
                 "schedule.warmup_tokens needs the tokens of a step: call config.in_updates first."
             )
-        warmup = self.default_warmup if config.warmup is None else config.warmup
         self.config = config
         self.total = total_steps
         self.warmup = round(warmup * total_steps) if warmup < 1 else int(warmup)
