@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 
 import txlab
 from txlab.commands.evaluate import main as evaluate
+from txlab.core.errors import RequestError
 from txlab.run import train
 from txlab.train.callbacks.log import read_rows
 
@@ -120,3 +121,18 @@ def test_two_ranks_equal_one(way: str) -> None:
         assert two[key] == pytest.approx(one[key], abs=1e-5)
     for name, value in one["metrics"].items():
         assert two["metrics"][name] == pytest.approx(value, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("images", "reads tokens and labels; the batches of data=images have pixels, labels"),
+        ("captions", "does not read pixels; the batches of data=captions have pixels"),
+        ("mlm", "for labels that are next tokens; those of data=mlm are hidden"),
+    ],
+)
+def test_an_objective_of_other_batches_is_refused(option, said, tmp_path):
+    words = ["+recipe=pretrain", "debug=fast", f"data={option}", f"run_dir={tmp_path / 'run'}"]
+    with pytest.raises(RequestError, match=said):
+        train(txlab.compose(words), "refused")
+    assert not (tmp_path / "run" / "config.yaml").exists()

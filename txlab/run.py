@@ -42,8 +42,8 @@ def train(config: "Config", name: str | None = None) -> dict[str, Any]:
     with quiet(), folder.opened(config.run_dir, config.resume, name) as place:
         with ranks.one_by_one():
             data = prepare_data(config, place.resumed)
-        config = sized(config, data.tokenizer)
         goal = build_objective(config, data)
+        config = sized(config, data.tokenizer)
         model, origin = starting_model(config, goal, place.resumed)
         module = training_module(config, model, goal, data, total_steps(config, data))
         if place.resumed is not None:
