@@ -1,7 +1,6 @@
 """Packed blocks: the documents of a store, one after another, cut into rows of equal length."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -41,10 +40,6 @@ class Blocks(Rows):
 
     def lengths(self) -> NDArray[np.int64]:
         return np.full(len(self), self.context, dtype=np.int64)
-
-    def __getitem__(self, index: int) -> Batch:
-        batch: Any = self.batch([index])
-        return {name: tensor[0] for name, tensor in batch.items()}  # pyright: ignore[reportReturnType]
 
     def batch(self, indices: Sequence[int]) -> Batch:
         rows, count, width = np.asarray(indices, dtype=np.int64), len(self.store), self.context

@@ -1,7 +1,7 @@
 """Rows of several sources behind one another."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -22,10 +22,6 @@ class Joined(Rows):
 
     def __len__(self) -> int:
         return int(self._begins[-1])
-
-    def __getitem__(self, index: int) -> Batch:
-        batch: Any = self.batch([index])
-        return cast(Batch, {name: tensor[0] for name, tensor in batch.items()})
 
     def batch(self, indices: Sequence[int]) -> Batch:
         rows = np.asarray(indices, dtype=np.int64)
@@ -77,9 +73,6 @@ class Span(Rows):
 
     def __len__(self) -> int:
         return self._end - self._begin
-
-    def __getitem__(self, index: int) -> Batch:
-        return self._rows[self._begin + index]
 
     def batch(self, indices: Sequence[int]) -> Batch:
         return self._rows.batch([self._begin + index for index in indices])

@@ -3,7 +3,7 @@
 import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -112,10 +112,6 @@ class Packed(Rows):
         if self._shared:
             return np.full(len(self), self.context, dtype=np.int64)
         return self._pieces.lengths
-
-    def __getitem__(self, index: int) -> Batch:
-        batch: Any = self.batch([index])
-        return cast(Batch, {name: tensor[0] for name, tensor in batch.items()})
 
     def batch(self, indices: Sequence[int]) -> Batch:
         pieces = [self._of_row(index) for index in indices]

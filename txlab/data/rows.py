@@ -9,10 +9,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from txlab.data.batch import IGNORE, Batch
+from txlab.data.chance import HELD_OUT
 
 
 class Rows:
-    """A map-style data set: `len(rows)`; `rows[i]` is a `Batch` of tensors without row axis [t]."""
+    """A map-style data set: `len(rows)`; `rows[i]` is a `Batch` of tensors without row axis [t].
+
+    Define `__getitem__` or `batch`: each is made of the other.
+    """
 
     lines: ClassVar[int] = 1
     """Rows of a batch that one index makes; where they are several, `rows[i]` is [lines t]."""
@@ -21,10 +25,14 @@ class Rows:
         raise NotImplementedError
 
     def __getitem__(self, index: int) -> Batch:
-        raise NotImplementedError
+        batch = cast(dict[str, Tensor], self.batch([index]))
+        one = batch if self.lines > 1 else {name: tensor[0] for name, tensor in batch.items()}
+        return cast(Batch, one)
 
     def batch(self, indices: Sequence[int]) -> Batch:
-        """The rows at `indices` as one batch [b t]; override where that can be faster."""
+        """The rows at `indices` as one batch [b t]."""
+        if type(self).__getitem__ is Rows.__getitem__:
+            raise NotImplementedError
         return collate([self[i] for i in indices])
 
     def drawn(self, indices: Sequence[int], epochs: Sequence[int]) -> Batch:
@@ -34,6 +42,27 @@ class Rows:
     def lengths(self) -> NDArray[np.int64] | None:
         """Places that each index takes in a batch of its own; None where rows do not tell."""
         return None
+
+
+class FreshRows(Rows):
+    """Rows that are made anew in each epoch: define `drawn`. By themselves they are held out."""
+
+    def drawn(self, indices: Sequence[int], epochs: Sequence[int]) -> Batch:
+        raise NotImplementedError
+
+    def batch(self, indices: Sequence[int]) -> Batch:
+        return self.drawn(indices, [HELD_OUT] * len(indices))
+
+
+def padded(rows: Sequence[tuple[Tensor, Tensor]], pad_id: int) -> Batch:
+    """Rows (tokens [t], labels [t]) of any lengths as one batch, padded to the longest."""
+    shape = len(rows), max(len(tokens) for tokens, _ in rows)
+    tokens, labels = torch.full(shape, pad_id), torch.full(shape, IGNORE)
+    valid = torch.zeros(shape, dtype=torch.bool)
+    for number, (ids, aims) in enumerate(rows):
+        tokens[number, : len(ids)], labels[number, : len(ids)] = ids, aims
+        valid[number, : len(ids)] = True
+    return {"tokens": tokens, "labels": labels, "valid": valid}
 
 
 def collate(rows: Sequence[Batch]) -> Batch:

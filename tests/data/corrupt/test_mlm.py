@@ -6,7 +6,7 @@ import torch
 
 from txlab.core.errors import RequestError
 from txlab.data import IGNORE
-from txlab.data.corrupt.chance import uniforms
+from txlab.data.chance import uniforms
 from txlab.data.corrupt.mlm import MLM, chosen_tokens, replaced, word_numbers, word_starts
 
 

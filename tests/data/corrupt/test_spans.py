@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from txlab.core.errors import RequestError
 from txlab.data import IGNORE
-from txlab.data.corrupt.chance import uniforms
+from txlab.data.chance import uniforms
 from txlab.data.corrupt.spans import (
     SENTINELS,
     SpanCorruption,

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -39,10 +39,6 @@ class ChatRows(Rows):
         sizes = np.diff(self._tokens.offsets)[[chat for (chat,) in self.plan]]
         return np.minimum(sizes, self.context)
 
-    def __getitem__(self, index: int) -> Batch:
-        batch: Any = self.batch([index])
-        return cast(Batch, {name: tensor[0] for name, tensor in batch.items()})
-
     def batch(self, indices: Sequence[int]) -> Batch:
         chats = [[self._chat(i) for i in self.plan[index]] for index in indices]
         width = self.context if self._packed else max(len(ids) for ((ids, _),) in chats)
@@ -75,9 +71,6 @@ class PairRows(Rows):
 
     def __len__(self) -> int:
         return len(self.kept)
-
-    def __getitem__(self, index: int) -> Batch:
-        return self.batch([index])
 
     def batch(self, indices: Sequence[int]) -> Batch:
         sides = []
@@ -115,10 +108,6 @@ class PromptRows(Rows):
 
     def __len__(self) -> int:
         return len(self.kept)
-
-    def __getitem__(self, index: int) -> Batch:
-        batch: Any = self.batch([index])
-        return cast(Batch, {name: tensor[0] for name, tensor in batch.items()})
 
     def batch(self, indices: Sequence[int]) -> Batch:
         numbers = [self.kept[index] for index in indices]

@@ -4,20 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
-import torch
 from torch import Tensor
 
 from txlab.core.errors import RequestError
 from txlab.data.batch import Batch
-from txlab.data.corrupt.chance import HELD_OUT
-from txlab.data.rows import Rows
+from txlab.data.chance import HELD_OUT
+from txlab.data.rows import FreshRows, Rows, collate
 from txlab.data.text import Text
 from txlab.data.tokenizer.tokenizer import Tokenizer
 
 Row = dict[str, Tensor]
 
 
-class Corrupted(Rows):
+class Corrupted(FreshRows):
     """Rows of text, each corrupted anew in each epoch, and always the same way where held out."""
 
     def __init__(self, text: Rows, corrupt: "CorruptedText", *, training: bool) -> None:
@@ -29,22 +28,13 @@ class Corrupted(Rows):
     def __len__(self) -> int:
         return len(self.text)
 
-    def __getitem__(self, index: int) -> Batch:
-        batch: Any = self.batch([index])
-        return cast(Batch, {name: tensor[0] for name, tensor in batch.items()})
-
-    def batch(self, indices: Sequence[int]) -> Batch:
-        return self.drawn(indices, [HELD_OUT] * len(indices))
-
     def drawn(self, indices: Sequence[int], epochs: Sequence[int]) -> Batch:
         whole: Any = self.text.batch(indices)
         rows: list[Row] = []
         for number, (index, epoch) in enumerate(zip(indices, epochs, strict=True)):
             row = {name: tensor[number] for name, tensor in whole.items()}
             rows.append(self._corrupt.corrupted(row, seed=self._seed, epoch=epoch, number=index))
-        if any("valid" in row for row in rows):
-            rows = [{"valid": torch.ones_like(r["tokens"], dtype=torch.bool)} | r for r in rows]
-        return cast(Batch, {name: torch.stack([row[name] for row in rows]) for name in rows[0]})
+        return collate(cast(list[Batch], rows))
 
 
 class CorruptedText(Text):

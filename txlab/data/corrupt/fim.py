@@ -7,7 +7,7 @@ import torch
 
 from txlab.core.errors import RequestError
 from txlab.data.batch import IGNORE
-from txlab.data.corrupt.chance import uniforms
+from txlab.data.chance import uniforms
 from txlab.data.corrupt.corrupted import CorruptedText, Row
 from txlab.data.corrupt.prefix import pieces_of
 from txlab.data.source import data

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from txlab.data.batch import IGNORE
-from txlab.data.corrupt.chance import uniforms
+from txlab.data.chance import uniforms
 from txlab.data.corrupt.corrupted import CorruptedText, Row
 from txlab.data.source import data
 from txlab.data.tokenizer.tokenizer import Tokenizer

@@ -4,7 +4,7 @@ import itertools
 from dataclasses import dataclass
 
 from txlab.data.batch import IGNORE
-from txlab.data.corrupt.chance import uniforms
+from txlab.data.chance import uniforms
 from txlab.data.corrupt.corrupted import CorruptedText, Row
 from txlab.data.source import data
 

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from txlab.data.batch import IGNORE
-from txlab.data.corrupt.chance import uniforms
+from txlab.data.chance import uniforms
 from txlab.data.corrupt.corrupted import CorruptedText, Row
 from txlab.data.source import data
 from txlab.data.text import Documents

@@ -5,7 +5,7 @@ import hashlib
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
 import torch
 
@@ -13,7 +13,7 @@ from txlab.core.errors import RequestError
 from txlab.data.batch import IGNORE, Batch
 from txlab.data.cache import absolute, cache_folder, key
 from txlab.data.problem import Problem
-from txlab.data.rows import Rows
+from txlab.data.rows import Rows, padded
 from txlab.data.source import Data
 from txlab.data.tokenizer.making import obtain
 from txlab.data.tokenizer.tokenizer import Tokenizer
@@ -194,17 +194,6 @@ class Drawn(Rows):
     def __len__(self) -> int:
         return self._n
 
-    def __getitem__(self, index: int) -> Batch:
-        batch: Any = self.batch([index])
-        return cast(Batch, {name: tensor[0] for name, tensor in batch.items()})
-
     def batch(self, indices: Sequence[int]) -> Batch:
         rows = [self._task.row_of(self._part, int(i)) for i in indices]
-        width = max(len(tokens) for tokens, _ in rows)
-        tokens = torch.full((len(rows), width), self._task.tokenizer.pad_id)
-        labels = torch.full((len(rows), width), IGNORE)
-        valid = torch.zeros(len(rows), width, dtype=torch.bool)
-        for number, (ids, aims) in enumerate(rows):
-            tokens[number, : len(ids)], labels[number, : len(ids)] = ids, aims
-            valid[number, : len(ids)] = True
-        return {"tokens": tokens, "labels": labels, "valid": valid}
+        return padded(rows, self._task.tokenizer.pad_id)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from txlab.core.errors import RequestError
-from txlab.data.corrupt.chance import uniforms
+from txlab.data.chance import uniforms
 
 
 class Augment(StrEnum):

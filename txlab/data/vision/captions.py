@@ -11,8 +11,7 @@ import torch
 from txlab.core.errors import RequestError
 from txlab.data.batch import IGNORE, Batch
 from txlab.data.cache import absolute, cache_folder, key
-from txlab.data.corrupt.chance import HELD_OUT
-from txlab.data.rows import Rows
+from txlab.data.rows import FreshRows, padded
 from txlab.data.source import data
 from txlab.data.tokenizer.making import obtain
 from txlab.data.vision.images import Vision
@@ -84,12 +83,10 @@ class Captions(Vision):
         }
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Ids from <bos> to <eos>, at most `context`: the end is cut off, <eos> stays."""
-        mine, found = self.tokenizer, []
+        """Ids from <bos> to <eos>, as many as there are."""
+        mine = self.tokenizer
         begin = [] if mine.bos_id is None else [mine.bos_id]
-        for ids in mine.encode_batch(sentences):
-            found.append([*[*begin, *ids][: self.context - 1], mine.eos_id])
-        return found
+        return [[*begin, *ids, mine.eos_id] for ids in mine.encode_batch(sentences)]
 
     def _drawn(self) -> tuple[list[Pair], list[Pair]]:
         config = cast(Captions.Config, self.config)
@@ -117,26 +114,22 @@ class Captions(Vision):
         )
 
 
-class CaptionRows(Rows):
+class CaptionRows(FreshRows):
     """Pictures, made when they are asked for, and the ids of their sentences."""
 
     def __init__(self, captions: Captions, pairs: Sequence[Pair], *, training: bool = False):
         self._captions, self._training = captions, training
         self._pictures = [make for make, _ in pairs]
-        self._ids = captions.encode([text for _, text in pairs])
-        whole = captions.tokenizer.encode_batch([text for _, text in pairs])
-        begin = captions.tokenizer.bos_id is not None
-        self.cut = sum(len(ids) + 1 + begin > captions.context for ids in whole)
+        whole = captions.encode([text for _, text in pairs])
+        self.cut = sum(len(ids) > captions.context for ids in whole)
+        eos = captions.tokenizer.eos_id
+        self._ids = [
+            ids if len(ids) <= captions.context else [*ids[: captions.context - 1], eos]
+            for ids in whole
+        ]
 
     def __len__(self) -> int:
         return len(self._ids)
-
-    def __getitem__(self, index: int) -> Batch:
-        batch: Any = self.batch([index])
-        return cast(Batch, {name: tensor[0] for name, tensor in batch.items()})
-
-    def batch(self, indices: Sequence[int]) -> Batch:
-        return self.drawn(indices, [HELD_OUT] * len(indices))
 
     def drawn(self, indices: Sequence[int], epochs: Sequence[int]) -> Batch:
         pixels = [
@@ -145,15 +138,9 @@ class CaptionRows(Rows):
             )
             for i, epoch in zip(indices, epochs, strict=True)
         ]
-        width = max(len(self._ids[i]) for i in indices)
-        tokens = torch.full((len(indices), width), self._captions.tokenizer.pad_id)
-        labels = torch.full((len(indices), width), IGNORE)
-        valid = torch.zeros(len(indices), width, dtype=torch.bool)
-        for row, i in enumerate(indices):
-            ids = torch.tensor(self._ids[i])
-            tokens[row, : len(ids)], valid[row, : len(ids)] = ids, True
-            labels[row, : len(ids) - 1] = ids[1:]
-        return cast(
-            Batch,
-            {"pixels": torch.stack(pixels), "tokens": tokens, "labels": labels, "valid": valid},
-        )
+        told = [
+            (torch.tensor(ids), torch.tensor([*ids[1:], IGNORE]))
+            for ids in (self._ids[i] for i in indices)
+        ]
+        text = padded(told, self._captions.tokenizer.pad_id)
+        return cast(Batch, {"pixels": torch.stack(pixels), **text})

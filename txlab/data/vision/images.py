@@ -10,9 +10,9 @@ import torch
 from txlab.core.errors import RequestError
 from txlab.data.batch import Batch
 from txlab.data.cache import absolute, key
+from txlab.data.chance import HELD_OUT
 from txlab.data.collection import OnError
-from txlab.data.corrupt.chance import HELD_OUT
-from txlab.data.rows import Rows
+from txlab.data.rows import FreshRows
 from txlab.data.source import Data, data
 from txlab.data.tokenizer.tokenizer import Tokenizer
 from txlab.data.vision.augment import Augment, augmenting
@@ -136,7 +136,7 @@ class Images(Vision):
             )
 
 
-class ImageRows(Rows):
+class ImageRows(FreshRows):
     """Pictures, decoded when they are asked for."""
 
     def __init__(self, images: Images, items: Sequence[Item[str]], *, training: bool = False):
@@ -145,13 +145,6 @@ class ImageRows(Rows):
 
     def __len__(self) -> int:
         return len(self._items)
-
-    def __getitem__(self, index: int) -> Batch:
-        batch: Any = self.batch([index])
-        return cast(Batch, {name: tensor[0] for name, tensor in batch.items()})
-
-    def batch(self, indices: Sequence[int]) -> Batch:
-        return self.drawn(indices, [HELD_OUT] * len(indices))
 
     def drawn(self, indices: Sequence[int], epochs: Sequence[int]) -> Batch:
         pixels = [

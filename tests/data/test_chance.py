@@ -1,6 +1,6 @@
 import numpy as np
 
-from txlab.data.corrupt.chance import uniforms
+from txlab.data.chance import uniforms
 
 
 def test_a_pure_function_of_all_its_arguments():
