@@ -1,8 +1,8 @@
 """One cycle: up, down again, and far below."""
 
-import math
 from dataclasses import dataclass
 
+from txlab.train.schedule.decay import SHAPES
 from txlab.train.schedule.schedule import Schedule, schedule
 
 
@@ -39,7 +39,7 @@ class OneCycle(Schedule):
         super().__init__(config, total_steps=total_steps)
         self.start = 1 / max(self.warmup, 1) if config.start is None else config.start
         self.end = config.end
-        self.cosine = config.shape == "cosine"
+        self.fall = SHAPES[config.shape]
         back = self.warmup - 1
         self.back = back if config.three_phase and 0 < back < self.rest else 0
 
@@ -56,5 +56,4 @@ class OneCycle(Schedule):
         return self._between(top, self.end, (update - self.back) / (self.rest - self.back))
 
     def _between(self, high: float, low: float, way: float) -> float:
-        left = 0.5 * (1 + math.cos(math.pi * way)) if self.cosine else 1 - way
-        return low + (high - low) * left
+        return low + (high - low) * self.fall(way)

@@ -1,26 +1,20 @@
 """Warm-up, stable, decay."""
 
-import math
 from dataclasses import dataclass
 
-from txlab.train.schedule.schedule import Schedule, schedule
-
-SHAPES = {
-    "linear": lambda x: 1 - x,
-    "sqrt": lambda x: 1 - math.sqrt(x),
-    "cosine": lambda x: 0.5 * (1 + math.cos(math.pi * x)),
-}
+from txlab.train.schedule.decay import SHAPES, Decay
+from txlab.train.schedule.schedule import schedule
 
 
 @schedule("wsd")
-class WSD(Schedule):
+class WSD(Decay):
     """The peak until the last updates, which fall to `min_ratio` of it (Hu et al. 2024).
 
     The fall by 1 - sqrt over a fifth of the run is that of Haegele et al. 2024.
     """
 
     @dataclass
-    class Config(Schedule.Config):
+    class Config(Decay.Config):
         decay: float = 0.2
         """Updates of the fall: a whole number, or a fraction of the run below 1.
 
@@ -35,17 +29,15 @@ class WSD(Schedule):
             whole = self.decay < 1 or float(self.decay).is_integer()
             self.require(self.decay >= 0 and whole, "decay", "a fraction below 1 or a whole number")
             self.require(self.shape in SHAPES, "shape", f"one of {', '.join(SHAPES)}")
-            self.require(0 <= self.min_ratio <= 1, "min_ratio", "a number from 0 to 1")
 
     def __init__(self, config: Config, *, total_steps: int) -> None:
         super().__init__(config, total_steps=total_steps)
         decay = round(config.decay * total_steps) if config.decay < 1 else int(config.decay)
         self.decay = min(decay, self.rest)
-        self.shape = SHAPES[config.shape]
-        self.min_ratio = config.min_ratio
+        self.fall = SHAPES[config.shape]
 
     def after(self, progress: float) -> float:
         fallen = round(progress * self.rest) - (self.rest - self.decay)
         if fallen <= 0:
             return 1.0
-        return self.min_ratio + (1 - self.min_ratio) * self.shape(fallen / self.decay)
+        return super().after(fallen / self.decay)
