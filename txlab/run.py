@@ -5,7 +5,6 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from txlab.core.errors import RequestError
 from txlab.loading import build, load, sized
 
 if TYPE_CHECKING:
@@ -99,35 +98,10 @@ def prepare_data(config: "Config", resumed: "Checkpoint | None" = None) -> "Data
 def build_objective(config: "Config", data: "Data") -> "Objective":
     """What is trained for; RequestError where the rows of the data are not what it reads."""
     from txlab.objectives import objective
+    from txlab.objectives.fitting import check_fits
 
-    goal, lines = objective.build(config.objective), data.train.lines
-    if not (data.supervised or goal.generates):
-        raise RequestError(
-            f"objective={config.objective.name} learns from labels; data={config.data.name} has "
-            "none, its answers are the model's own: use data=chat, which has the right ones."
-        )
-    missing = [name for name in goal.needs if name not in data.keys]
-    unread = [name for name in data.keys if name == "pixels" and name not in goal.needs]
-    if missing or unread:
-        what = f"reads {' and '.join(goal.needs)}" if missing else "does not read pixels"
-        raise RequestError(
-            f"objective={config.objective.name} {what}; the batches of data={config.data.name} "
-            f"have {', '.join(data.keys)}."
-        )
-    if goal.lines != lines:
-        wanted = (
-            "pairs of rows (data=pairs)" if goal.lines == 2 else "single rows (data=text, chat)"
-        )
-        raise RequestError(
-            f"objective={config.objective.name} is for {wanted}; data={config.data.name} has "
-            f"items of {lines} rows."
-        )
-    if goal.shifted != data.shifted:
-        wanted = "next tokens" if goal.shifted else "hidden tokens (data=mlm)"
-        raise RequestError(
-            f"objective={config.objective.name} is for labels that are {wanted}; those of "
-            f"data={config.data.name} are {'next' if data.shifted else 'hidden'} tokens."
-        )
+    goal = objective.build(config.objective)
+    check_fits(goal, data, config.objective.name)
     return goal
 
 
