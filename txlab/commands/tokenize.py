@@ -144,8 +144,10 @@ def stats(words: list[str]) -> None:
         share = n / max(found.tokens, 1)
         print(f"{length:>5} {n:>14,} {share:>6.1%}  {'#' * round(50 * share)}".rstrip())
     print("\nmost frequent tokens")
-    for i, n in found.frequent(20):
-        print(f"{i:>7} {n:>12,} {n / max(found.tokens, 1):>6.1%}  {spelled(made, i)}")
+    frequent = found.frequent(20)
+    pieces = spelled(made, [i for i, _ in frequent])
+    for (i, n), piece in zip(frequent, pieces, strict=True):
+        print(f"{i:>7} {n:>12,} {n / max(found.tokens, 1):>6.1%}  {piece}")
 
 
 def data_of(config: "Config") -> "Data":
@@ -249,19 +251,21 @@ def show_pieces(tokenizer: "Tokenizer", ids: Sequence[int]) -> None:
 
     console = Console(soft_wrap=True, highlight=False)
     if not console.is_terminal or console.color_system is None:
-        print("\u2502".join(spelled(tokenizer, i) for i in ids))
+        print("\u2502".join(spelled(tokenizer, ids)))
         return
     shown = Text()
-    for number, i in enumerate(ids):
+    for number, (i, piece) in enumerate(zip(ids, spelled(tokenizer, ids), strict=True)):
         style = "black on red" if i == tokenizer.unk_id else f"black on {COLOURS[number % 3]}"
-        shown.append(spelled(tokenizer, i), style)
+        shown.append(piece, style)
     console.print(shown)
 
 
-def spelled(tokenizer: "Tokenizer", i: int) -> str:
-    """A token's text in one line, what is no text by its code; a control token by its name."""
+def spelled(tokenizer: "Tokenizer", ids: Sequence[int]) -> list[str]:
+    """Each token's text in one line, what is no text by its code; a control token by its name."""
     names = {number: spelling for spelling, number in tokenizer.control.items()}
-    if i in names:
-        return names[i]
-    text = tokenizer.decode_bytes([i]).decode("utf-8", errors="backslashreplace")
+    return [names[i] if i in names else _in_a_line(tokenizer.decode_bytes([i])) for i in ids]
+
+
+def _in_a_line(content: bytes) -> str:
+    text = content.decode("utf-8", errors="backslashreplace")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

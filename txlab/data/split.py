@@ -1,12 +1,14 @@
-"""Which documents are held out: a pure function of their texts, not of seed or order."""
+"""What is held out: a pure function of the documents or items, not of seed or order."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+T = TypeVar("T")
 Reading = Callable[[], Iterable[str]]
 """Reads a text from its beginning, in parts."""
 Marks = NDArray[np.uint64]
@@ -28,6 +30,23 @@ class Split:
         if self.cut.any():
             return "the end of the longest document is held out"
         return "whole documents are held out" if self.held_out.any() else "nothing is held out"
+
+
+def by_digest(
+    items: Sequence[T], digest: Callable[[T], bytes], fraction: float
+) -> tuple[list[T], list[T]]:
+    """(training, held out), each in the order given: those with the lowest digests are held out.
+
+    Items with the same digest stay together. Unless `fraction` is 0 one digest at least is held
+    out, where there are two.
+    """
+    digests = sorted({digest(item) for item in items})
+    n = min(max(1, round(fraction * len(digests))), len(digests) - 1) if fraction else 0
+    held_out = set(digests[:n])
+    return (
+        [item for item in items if digest(item) not in held_out],
+        [item for item in items if digest(item) in held_out],
+    )
 
 
 def digest(text: str) -> bytes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txlab.core.errors import RequestError
+from txlab.data.split import by_digest
 
 Message = dict[str, str]
 """`role` and `content`."""
@@ -138,10 +139,4 @@ def shown(value: Any) -> str:
 
 def split(items: Sequence[Item], fraction: float) -> tuple[list[Item], list[Item]]:
     """(training, held out), by a hash of the prompt: whatever the order, equal prompts together."""
-    prompts = sorted({item.digest for item in items})
-    n = min(max(1, round(fraction * len(prompts))), len(prompts) - 1) if fraction else 0
-    held_out = set(prompts[:n])
-    return (
-        [item for item in items if item.digest not in held_out],
-        [item for item in items if item.digest in held_out],
-    )
+    return by_digest(items, lambda item: item.digest, fraction)

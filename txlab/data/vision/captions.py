@@ -13,9 +13,10 @@ from txlab.data.batch import IGNORE, Batch
 from txlab.data.cache import absolute, cache_folder, key
 from txlab.data.rows import FreshRows, padded
 from txlab.data.source import data
+from txlab.data.split import by_digest
 from txlab.data.tokenizer.making import obtain
 from txlab.data.vision.images import Vision
-from txlab.data.vision.reading import captioned, checked, split
+from txlab.data.vision.reading import captioned, checked
 from txlab.data.vision.shapes import scene
 
 Pair = tuple[Callable[[], Any], str]
@@ -107,7 +108,7 @@ class Captions(Vision):
     def _read(self, dropped: Counter[str]) -> tuple[list[Pair], list[Pair]]:
         config = cast(Captions.Config, self.config)
         items = checked(captioned(str(config.path)), config.on_error, dropped)
-        train, val = split(items, config.val_fraction)
+        train, val = by_digest(items, lambda item: item.mark, config.val_fraction)
         return (
             [(item.picture.open, item.about) for item in train],
             [(item.picture.open, item.about) for item in val],

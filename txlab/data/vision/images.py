@@ -14,10 +14,11 @@ from txlab.data.chance import HELD_OUT
 from txlab.data.collection import OnError
 from txlab.data.rows import FreshRows
 from txlab.data.source import Data, data
+from txlab.data.split import by_digest
 from txlab.data.tokenizer.tokenizer import Tokenizer
 from txlab.data.vision.augment import Augment, augmenting
 from txlab.data.vision.picture import pixels
-from txlab.data.vision.reading import Item, checked, classes, digits, split
+from txlab.data.vision.reading import Item, checked, classes, digits
 
 SHADES = "@%#*+=-:. "
 """From dark to bright."""
@@ -101,7 +102,7 @@ class Images(Vision):
         found = digits() if config.path is None else classes(config.path)
         items = checked(found, config.on_error, dropped)
         self.names = sorted({item.about for item in items}, key=_numeric)
-        train, val = split(items, config.val_fraction)
+        train, val = by_digest(items, lambda item: item.mark, config.val_fraction)
         self._enough(train)
         self.train, self.val = ImageRows(self, train, training=True), ImageRows(self, val)
         self.facts = {

@@ -157,16 +157,3 @@ def checked(
         else:
             found.append(item)
     return found
-
-
-def split(items: Sequence[Item[T]], fraction: float) -> tuple[list[Item[T]], list[Item[T]]]:
-    """(training, held out), each in the order given: by the items' marks, whatever the seed.
-
-    Items with the same mark stay together.
-    """
-    marks = sorted({item.mark for item in items})
-    held_out = {*marks[: round(fraction * len(marks))]}
-    return (
-        [item for item in items if item.mark not in held_out],
-        [item for item in items if item.mark in held_out],
-    )
