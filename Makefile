@@ -50,6 +50,9 @@ bench: setup
 	for how in "" "--dtype bf16" "--compile" "--dtype bf16 --compile"; do \
 	    $(BIN)/python -m benchmarks.train_step $$how; done
 	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.startup
+	$(BIN)/python -m benchmarks.head_memory
+	$(BIN)/python -m benchmarks.ranks
 	$(BIN)/python -m benchmarks.decode
 	$(BIN)/python -m benchmarks.attention
 	$(BIN)/python -m benchmarks.data

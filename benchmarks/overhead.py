@@ -1,6 +1,8 @@
 """What the framework costs: a whole run of the pretrain recipe against its own bare step.
 
-    python -m benchmarks.overhead [--steps 40] [--rounds 4]
+    python -m benchmarks.overhead [--steps 40] [--rounds 4] [overrides ...]
+
+Without overrides the model has 10 million parameters.
 
 The bare loop does what decides the result and nothing else: the same model, rows, loss, clipping
 and AdamW. The run has Lightning, log, progress line and callbacks; its time is that between the
@@ -20,6 +22,8 @@ import torch
 
 import txlab
 from txlab.run import prepare_data, train
+
+TEN_MILLION = ["model.dim=320", "model.n_layers=8", "model.n_heads=5"]
 
 
 def bare_seconds(config, data, steps: int) -> float:
@@ -54,8 +58,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("words", nargs="*", default=TEN_MILLION)
     args = parser.parse_args()
-    words = ["+recipe=pretrain", f"train.steps={args.steps}", "train.sample=null"]
+    words = ["+recipe=pretrain", *args.words, f"train.steps={args.steps}", "train.sample=null"]
     words += ["train.val_batches=1", "train.save_every=null"]
     config = txlab.compose(words)
     data = prepare_data(config)
