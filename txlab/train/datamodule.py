@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from txlab.data.batch import Batch
 from txlab.data.source import Data
+from txlab.train.strategy.peers import peers_of
 
 
 class DataModule(LightningDataModule):
@@ -46,8 +47,8 @@ class DataModule(LightningDataModule):
         return batch if device.type == "cpu" else super().transfer_batch_to_device(batch, device, 0)
 
     def _place(self) -> tuple[int, int]:
-        trainer = self.trainer
-        return (trainer.global_rank, trainer.world_size) if trainer is not None else (0, 1)
+        peers = peers_of(self.trainer)
+        return peers.rank, peers.size
 
     def _loader(self, batches: IterableDataset[Any]) -> DataLoader[Any]:
         on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"

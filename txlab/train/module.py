@@ -3,7 +3,6 @@
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -15,8 +14,10 @@ from torch.optim import Optimizer
 from txlab.core.errors import RunError
 from txlab.data.batch import Batch, token_count
 from txlab.objectives.objective import Objective
+from txlab.train import snapshot
 from txlab.train.config import Train
 from txlab.train.history import Row, Stopwatch, Sums, Window, held_out_pairs, held_out_row
+from txlab.train.rows import next_row, over_peers, validation_due
 from txlab.train.schedule.schedule import Schedule
 from txlab.train.state import (
     Counters,
@@ -26,6 +27,7 @@ from txlab.train.state import (
     restore_random,
     seed_everything,
 )
+from txlab.train.strategy.peers import Peers, peers_of
 from txlab.train.throughput import peak_flops
 from txlab.train.update import Updater
 
@@ -69,6 +71,7 @@ class TrainModule(LightningModule):
         """Name of what each validation loader measures; None: of all there is."""
         self.flops_per_token = flops_per_token
         self.peak_flops = peak_flops
+        self._make_optimizer, self._schedule = make_optimizer, schedule
         self.optimizer = make_optimizer(model)
         self.update = Updater(self.optimizer, schedule, train)
         self.counters = Counters()
@@ -77,12 +80,35 @@ class TrainModule(LightningModule):
         self.watch = Stopwatch()
         self.last_row: Row = {}
         """Newest value of every column."""
-        self._scaler_state: dict[str, Any] = {}
-        self._generators: list[dict[str, Any]] = []
+        self.resumed: dict[str, Any] = {}
+        """State of a resumed run that waits for the first step: scaler, generators."""
+        self._unplaced: dict[str, Any] | None = None
+        """Moments of an optimizer over parameters that the strategy is about to replace."""
+        self._peers: Peers | None = None
         self._seeded = False
         self._validating = False
 
+    @property
+    def peers(self) -> Peers:
+        """This rank's place among those that hold other rows."""
+        if self._peers is None:
+            self._peers = peers_of(self.trainer)
+        return self._peers
+
+    def configure_model(self) -> None:
+        place = getattr(self.trainer.strategy, "place", None)
+        if place is not None:
+            self._unplaced = optimizer_state(self.optimizer)
+            place(self)
+
     def configure_optimizers(self) -> Optimizer:
+        if self._unplaced is not None:
+            # Placing has put other tensors where the parameters were: an optimizer over those, with
+            # the moments, if any, that a resumed run has brought.
+            self.optimizer = self._make_optimizer(self.model)
+            restore_optimizer(self.optimizer, self._unplaced, "the optimizer before placing")
+            self.update = Updater(self.optimizer, self._schedule, self.config)
+            self._unplaced = None
         return self.optimizer
 
     # --- one step
@@ -90,11 +116,9 @@ class TrainModule(LightningModule):
     def training_step(self, micro_batches: Sequence[Batch], batch_idx: int) -> None:
         count = torch.stack([self.objective.count(batch) for batch in micro_batches]).sum()
         both = torch.stack([count, sum(map(token_count, micro_batches), torch.zeros_like(count))])
-        world = self.trainer.world_size
-        if world > 1:
-            both = self.trainer.strategy.reduce(both, reduce_op="sum")
+        both = self.peers.total(both)
         count, tokens = both[0], int(both[1])
-        scale = world / count.clamp(min=1)
+        scale = self.peers.size / count.clamp(min=1)  # the strategy takes the mean of the ranks
         total = torch.zeros_like(scale)
         loads: tuple[Tensor, ...] = ()
         for i, batch in enumerate(micro_batches):
@@ -112,7 +136,7 @@ class TrainModule(LightningModule):
                 self.counters,
                 self.window,
                 step=self._step_optimizer,
-                scaler=self._scaler,
+                scaler=self.scaler,
             )
         if loads and self.counters.updates > before:
             self._rebalance(loads)
@@ -124,9 +148,7 @@ class TrainModule(LightningModule):
 
     def _rebalance(self, loads: Sequence[Tensor]) -> None:
         """Move the biases of mixtures of experts by the loads of the whole step, as exact sums."""
-        flat = torch.cat([load.float() for load in loads])
-        if self.trainer.world_size > 1:
-            flat = self.trainer.strategy.reduce(flat, reduce_op="sum")
+        flat = self.peers.total(torch.cat([load.float() for load in loads]))
         model: Any = self.model
         model.rebalance(flat.split([len(load) for load in loads]))
 
@@ -136,7 +158,7 @@ class TrainModule(LightningModule):
         wrapped.step()
 
     @property
-    def _scaler(self) -> Any:
+    def scaler(self) -> Any:
         """The GradScaler of `16-mixed`; None in every other precision."""
         return getattr(self.trainer.precision_plugin, "scaler", None)
 
@@ -153,10 +175,10 @@ class TrainModule(LightningModule):
     # --- the end of a step: rows, validation, saving
 
     def on_train_start(self) -> None:
-        if self._scaler is not None and self._scaler_state:
-            self._scaler.load_state_dict(self._scaler_state)
+        if self.scaler is not None and self.resumed.get("scaler"):
+            self.scaler.load_state_dict(self.resumed["scaler"])
         match_parameters(self.optimizer)
-        if self.trainer.global_rank and self.window.sums.values is not None:
+        if self.peers.rank and self.window.sums.values is not None:
             self.window.sums.values.zero_()  # resumed ones are those of all ranks together
         self.watch.start()
 
@@ -165,15 +187,16 @@ class TrainModule(LightningModule):
             return
         # Here, not earlier: whatever was set up until now may have drawn numbers as well.
         self._seeded = True
-        rank = self.trainer.global_rank
-        if rank < len(self._generators):
-            restore_random(self._generators[rank])
+        rank = self.peers.rank  # ranks with the same rows draw the same numbers
+        generators = self.resumed.get("random", [])
+        if rank < len(generators):
+            restore_random(generators[rank])
         else:
             seed_everything(self.seed, 1 + rank)
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         # Lightning asks for validation when its own count divides by this; ours decides instead.
-        self._validating = self.validation_due()
+        self._validating = validation_due(self)
         self.trainer.val_check_batch = 1 if self._validating else NEVER
         if not self._validating:
             self._finish_step()
@@ -195,7 +218,7 @@ class TrainModule(LightningModule):
         self.held_out.add(held_out_pairs(loss, labels, self.token_bytes, source))
 
     def on_validation_epoch_end(self) -> None:
-        self.held_out = self._over_ranks(self.held_out)
+        self.held_out = over_peers(self.held_out, self.peers)
         self.last_row.update(held_out_row(self.held_out))
         if "val/loss" in self.last_row:  # for other people's callbacks: early stopping and the like
             self.log("val/loss", self.last_row["val/loss"], logger=False, rank_zero_only=True)
@@ -214,72 +237,22 @@ class TrainModule(LightningModule):
                 f"{counters.skipped} no finite gradient; look at `show data` and optim.lr."
             )
 
-    def validation_due(self) -> bool:
-        """Every `val_every` steps and at the end; once where both meet."""
-        every, step = self.config.val_every, self.counters.step
-        if not self.validates:
-            return False
-        ends = step == self.total_steps or self.trainer.should_stop
-        return ends or (every is not None and step % every == 0)
-
     def _finish_step(self) -> None:
         step = self.counters.step
         if step == self.total_steps:
             self._refuse_no_update()
         if self._validating or step % self.config.log_every == 0 or step == self.total_steps:
-            self._tell("on_row", self._row())
+            self._tell("on_row", next_row(self, validated=self._validating))
         self._tell("on_step")
         self.watch.start()
 
-    def _row(self) -> Row:
-        counters, seconds = self.counters, self.watch.lap()
-        counters.seconds += seconds
-        self.window.sums = self._over_ranks(self.window.sums)
-        row: Row = {"step": counters.step, "updates": counters.updates, "tokens": counters.tokens}
-        row |= {"skipped": counters.skipped + counters.empty, **self.window.row()}
-        row["tokens_per_s"] = self.window.tokens / max(seconds, 1e-9)
-        if self.peak_flops:
-            row["mfu"] = row["tokens_per_s"] * self.flops_per_token / self.peak_flops
-        if self._validating:
-            row |= {key: value for key, value in self.last_row.items() if key.startswith("val/")}
-        self.last_row.update(row)
-        self.window = Window()
-        return row
-
-    # --- resume
-
     def state(self) -> dict[str, Any]:
-        """All that decides the rest of the run but weights and generators; plain containers.
-
-        The same on every rank, and asked on every rank: sums of the log are added up over them.
-        """
-        scaler = self._scaler
-        sums = self._over_ranks(self.window.sums)
-        return {
-            "counters": asdict(self.counters),
-            "optimizer": optimizer_state(self.optimizer),
-            "scaler": scaler.state_dict() if scaler is not None else {},
-            "window": {**self.window.state(), "sums": sums.state()},
-            "seconds": self.watch.read(),
-            "row": dict(self.last_row),
-        }
+        """`snapshot.taken`: for a checkpoint, and for all ranks to ask together."""
+        return snapshot.taken(self)
 
     def load_state(self, state: dict[str, Any], source: str) -> None:
         """Undo `state`, before the first step; the model's weights are loaded already."""
-        restore_optimizer(self.optimizer, state["optimizer"], source)
-        self.counters = Counters(**state["counters"])
-        self.window.load(state["window"])
-        self.watch.seconds = state["seconds"]
-        self.last_row = dict(state["row"])
-        self._scaler_state = state["scaler"]
-        self._generators = state["random"]
-
-    def _over_ranks(self, sums: Sums) -> Sums:
-        if self.trainer.world_size > 1 and sums.values is not None:
-            # Of a copy: the sum is made in place, and a rank goes on from its own part.
-            total = self.trainer.strategy.reduce(sums.values.clone(), reduce_op="sum")
-            return Sums(sums.names, total)
-        return sums
+        snapshot.put_back(self, state, source)
 
     def _tell(self, hook: str, *args: Any) -> None:
         for callback in self.trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
