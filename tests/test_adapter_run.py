@@ -107,7 +107,7 @@ def test_a_changed_or_missing_base_is_refused(there):
     tensors = checkpoint.Checkpoint(new).weights()
     name = next(iter(tensors))
     tensors[name].view(-1)[0] += 1e-6 + tensors[name].view(-1)[0].abs()
-    checkpoint.save_file(tensors, new / checkpoint.WEIGHTS)
+    checkpoint.save_tensors(tensors, new / checkpoint.WEIGHTS)
     unsealed(new)
     with pytest.raises(RequestError, match="are not those that it was trained from"):
         load(there / "tuned")

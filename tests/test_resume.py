@@ -278,3 +278,14 @@ def test_state_of_another_version_is_one_line(tmp_path, text):
     unsealed(file.parent)
     with pytest.raises(RequestError, match=r"state\.pt is not a state of this version of txlab"):
         go(tmp_path / "run", text, "train.steps=4", "resume=auto")
+
+
+def test_a_run_in_parts_is_the_run(tmp_path, text):
+    """`train.stop_at` ends a part; the schedule is the whole one's, nothing is validated twice."""
+    words = ("train.steps=12", "train.val_every=6", "resume=auto")
+    go(tmp_path / "whole", text, *words)
+    for at in (5, 6, 7, 12):
+        assert go(tmp_path / "parts", text, *words, f"train.stop_at={at}")["step"] == at
+    assert go(tmp_path / "parts", text, *words, "train.stop_at=3")["step"] == 12
+    assert_same(tmp_path / "whole", tmp_path / "parts", 12)
+    assert rows(tmp_path / "whole") == rows(tmp_path / "parts")

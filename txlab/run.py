@@ -50,7 +50,7 @@ def train(config: "Config", name: str | None = None) -> dict[str, Any]:
             resume.restore(place.resumed, module, data.facts)
         trainer = build_trainer(config, place, module, data, origin)
         begin(config, place, trainer, module, data)
-        if module.counters.step < module.total_steps:
+        if module.counters.step < last_step(config, module):
             trainer.fit(module, datamodule=data_module(config, module, data))
         return conclude(place, module, data) if trainer.is_global_zero else {}
 
@@ -139,6 +139,11 @@ def total_steps(config: "Config", data: "Data") -> int:
     return math.ceil((train.epochs or 1) * len(data.train) / size)
 
 
+def last_step(config: "Config", module: "TrainModule") -> int:
+    """Where this process ends: with the run, or at `train.stop_at`."""
+    return min(module.total_steps, config.train.stop_at or module.total_steps)
+
+
 def training_module(
     config: "Config", model: "Model", goal: "Objective", data: "Data", steps: int
 ) -> "TrainModule":
@@ -187,6 +192,7 @@ def build_trainer(
 ) -> "Trainer":
     """Lightning's Trainer with our callbacks and other people's; writes nothing yet."""
     from txlab.train.callbacks import Checkpoints, ExactMatch, Log, Progress
+    from txlab.train.checkpoint import Keep
     from txlab.train.throughput import peak_flops
     from txlab.train.trainer import check_loggers, make_callbacks, make_trainer
 
@@ -205,7 +211,9 @@ def build_trainer(
         tokenizer=data.tokenizer,
         facts=data.facts,
         save_every=settings.save_every,
-        keep_last=settings.keep_last,
+        keep=Keep(settings.keep_last, settings.keep_best, settings.keep_every),
+        best=settings.best,
+        highest=settings.best_mode == "max",
         resumed_step=-1 if place.resumed is None else step,
         origin=None if origin is None else origin.text(),
     )
@@ -253,7 +261,7 @@ def data_module(config: "Config", module: "TrainModule", data: "Data") -> "DataM
     """The loaders, from the step that the run stands at."""
     from txlab.train.datamodule import DataModule
 
-    start, total = module.counters.step, module.total_steps
+    start, total = module.counters.step, last_step(config, module)
     return DataModule(data, start=start, total_steps=total, one_batch=config.train.one_batch)
 
 

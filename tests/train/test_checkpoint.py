@@ -19,10 +19,11 @@ from torch import nn
 from tests.train.tiny_run import decoder, unsealed
 from txlab.core.errors import RequestError, RunError
 from txlab.train import checkpoint
+from txlab.train.checkpoint import writing
 from txlab.train.weights import load_tensors, named_tensors
 
 
-def save(folder, step, *, model=None, keep_last=2, state=None):
+def save(folder, step, *, model=None, state=None, keep=None, score=None):
     return checkpoint.save(
         folder,
         step,
@@ -30,7 +31,8 @@ def save(folder, step, *, model=None, keep_last=2, state=None):
         state=state or {"step": step},
         config="seed: 0\n",
         save_tokenizer=lambda file: file.write_text("{}"),
-        keep_last=keep_last,
+        keep=keep or checkpoint.Keep(last=2),
+        score=score,
     )
 
 
@@ -75,7 +77,7 @@ def test_a_failing_disk_leaves_the_old_checkpoint_and_nothing_else(tmp_path, mon
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    owner = {"save_file": checkpoint, "torch.save": torch, "rename": Path}[where]
+    owner = {"save_file": writing, "torch.save": torch, "rename": Path}[where]
     monkeypatch.setattr(owner, where.split(".")[-1], full)
     with pytest.raises(RunError, match=r"No space left on device.*step-000001.*resume=auto"):
         save(tmp_path, 2)
@@ -90,10 +92,10 @@ def test_a_disk_that_really_fills_up(tmp_path):
         "from txlab.train import checkpoint; from txlab.core.errors import RunError\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "try: checkpoint.save(Path(sys.argv[1]), 2, tensors={'w': torch.zeros(9)},"
-        " state={'w': torch.zeros(99999)}, config='', save_tokenizer=None, keep_last=2)\n"
+        " state={'w': torch.zeros(99999)}, config='', save_tokenizer=None)\n"
         "except RunError as error: print(error); sys.exit(1)"
     )
-    root = Path(checkpoint.__file__).parents[2]
+    root = Path(checkpoint.__file__).parents[3]
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], cwd=root, capture_output=True, text=True
     )
@@ -239,7 +241,6 @@ def save_for_ever(folder):
             state=state,
             config="",
             save_tokenizer=None,
-            keep_last=2,
         )
 
 
@@ -264,5 +265,5 @@ def test_killed_while_saving_the_newest_complete_one_loads(tmp_path):
             assert newest.weights()["weight"][-1] == newest.step
         checkpoint.clear_leftovers(tmp_path)
         assert all(path.name.startswith("step-") for path in tmp_path.iterdir())
-    save(tmp_path, newest.step + 1, keep_last=2)
+    save(tmp_path, newest.step + 1)
     assert len(list(tmp_path.iterdir())) == 2

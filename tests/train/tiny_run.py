@@ -14,6 +14,7 @@ from txlab.models.decoder import Decoder
 from txlab.objectives.next_token import NextToken
 from txlab.objectives.objective import Loss, Objective
 from txlab.train.callbacks import Checkpoints, Log
+from txlab.train.checkpoint import Keep
 from txlab.train.config import Train
 from txlab.train.module import TrainModule
 from txlab.train.optim import AdamW
@@ -146,7 +147,7 @@ class Run:
             folder,
             config="name: tiny\n",
             save_every=self.train.save_every,
-            keep_last=self.train.keep_last,
+            keep=Keep(self.train.keep_last),
             resumed_step=start if resume is not None else -1,
         )
         self.callbacks = [self.log, *callbacks, self.checkpoints]

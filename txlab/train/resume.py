@@ -19,7 +19,12 @@ FREE_LEAVES = frozenset(
         *("train.steps", "train.tokens", "train.epochs", "train.val_every", "train.val_batches"),
         *(
             "train.save_every",
+            "train.stop_at",
             "train.keep_last",
+            "train.keep_best",
+            "train.keep_every",
+            "train.best",
+            "train.best_mode",
             "train.log_every",
             "train.sample",
             "train.compile",

@@ -11,6 +11,8 @@ from lightning.pytorch import Callback, Trainer
 
 from txlab.core.errors import RunError
 from txlab.train import checkpoint
+from txlab.train.checkpoint import Keep, Score
+from txlab.train.history import Row
 from txlab.train.resume import IDENTITY
 from txlab.train.state import random_state
 from txlab.train.weights import adapter_tensors, named_tensors
@@ -25,6 +27,8 @@ class Preempted(RunError):
 class Checkpoints(Callback):
     """Writes `RUN/checkpoints/step-NNNNNN` every `save_every` steps and at the end.
 
+    With `keep.best` also after a validation whose figure `best` is among the best so far.
+
     SIGTERM and the first Ctrl-C finish the step, save and end the run; a second Ctrl-C ends it at
     once.
     """
@@ -37,7 +41,9 @@ class Checkpoints(Callback):
         tokenizer: Any = None,
         facts: dict[str, Any] | None = None,
         save_every: int | None = None,
-        keep_last: int = 2,
+        keep: Keep = checkpoint.NEWEST,
+        best: str = "val/loss",
+        highest: bool = False,
         resumed_step: int = -1,
         origin: str | None = None,
     ) -> None:
@@ -46,7 +52,10 @@ class Checkpoints(Callback):
         self.tokenizer = tokenizer
         self.facts = {key: value for key, value in (facts or {}).items() if key in IDENTITY}
         self.save_every = save_every
-        self.keep_last = keep_last
+        self.keep = keep
+        self.best = best
+        self.highest = highest
+        self._score: tuple[int, Score] | None = None
         self.saved_step = resumed_step
         self.origin = origin
         self._stop: str | None = None
@@ -59,18 +68,44 @@ class Checkpoints(Callback):
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._handlers[number] = signal.signal(number, self._on_signal)
 
+    def on_row(self, trainer: Trainer, module: Any, row: Row) -> None:
+        if self.best in row:
+            self._score = (int(row["step"]), Score(self.best, row[self.best], self.highest))
+        elif self.keep.best and self._is_due(row):
+            raise RunError(
+                f"train.best={self.best}: there is no such figure; this run has {', '.join(row)}."
+            )
+
+    def _is_due(self, row: Row) -> bool:
+        """Whether `row` would have the figure if there were one."""
+        return "val/loss" in row or not self.best.startswith("val/")
+
+    def _score_of(self, step: int) -> Score | None:
+        return self._score[1] if self._score is not None and self._score[0] == step else None
+
     def on_step(self, trainer: Trainer, module: Any) -> None:
         step = module.counters.step
         if trainer.world_size > 1:  # told between different steps, ranks would wait for each other
             told = trainer.strategy.reduce_boolean_decision(self._stop is not None, all=False)
             self._stop = (self._stop or "another rank") if told else None
-        if self._stop is None and not (self.save_every and step % self.save_every == 0):
+        due = self.save_every is not None and step % self.save_every == 0
+        if self._stop is None and not due and not self._is_among_the_best(trainer, step):
             return
         self.save(trainer, module)
         if self._stop is not None:
             raise Preempted(
                 f"stopped by {self._stop} at step {step}, saved; go on with resume=auto."
             )
+
+    def _is_among_the_best(self, trainer: Trainer, step: int) -> bool:
+        """The same on every rank: the first one knows what is saved."""
+        score = self._score_of(step)
+        if self.keep.best == 0 or score is None:
+            return False
+        found = trainer.is_global_zero and self.keep.wants(self.folder, score)
+        if trainer.world_size == 1:
+            return found
+        return trainer.strategy.reduce_boolean_decision(found, all=False)
 
     def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
         self.save(trainer, pl_module)
@@ -100,7 +135,8 @@ class Checkpoints(Callback):
                 state=state,
                 config=self.config,
                 save_tokenizer=None if self.tokenizer is None else self.tokenizer.save,
-                keep_last=self.keep_last,
+                keep=self.keep,
+                score=self._score_of(step),
             )
         self.saved_step = step
 
