@@ -31,7 +31,7 @@ def train(config: "Config", name: str | None = None) -> dict[str, Any]:
     Several devices get a process each, unless a launcher (torchrun, SLURM) has started them. Raises
     RequestError where the config cannot be run, RunError where the run fails.
     """
-    from txlab.train import folder, launch, ranks, resume
+    from txlab.train import curves, folder, launch, ranks, resume
     from txlab.train.quiet import quiet
 
     name = name or config.model.name
@@ -52,6 +52,8 @@ def train(config: "Config", name: str | None = None) -> dict[str, Any]:
         begin(config, place, trainer, module, data)
         if module.counters.step < last_step(config, module):
             trainer.fit(module, datamodule=data_module(config, module, data))
+        elif trainer.is_global_zero:
+            curves.pictures(place.path, module, data.facts)
         return conclude(place, module, data) if trainer.is_global_zero else {}
 
 
@@ -191,7 +193,7 @@ def build_trainer(
     origin: "Origin | None" = None,
 ) -> "Trainer":
     """Lightning's Trainer with our callbacks and other people's; writes nothing yet."""
-    from txlab.train.callbacks import Checkpoints, ExactMatch, Log, Progress
+    from txlab.train.callbacks import Checkpoints, ExactMatch, Log, Progress, Tracking
     from txlab.train.checkpoint import Keep
     from txlab.train.throughput import peak_flops
     from txlab.train.trainer import check_loggers, make_callbacks, make_trainer
@@ -217,7 +219,8 @@ def build_trainer(
         resumed_step=-1 if place.resumed is None else step,
         origin=None if origin is None else origin.text(),
     )
-    trainer = make_trainer(config.trainer, settings, [*callbacks, checkpoints])
+    tracking = Tracking(place.path, checkpoints, facts=data.facts, resumed_step=step)
+    trainer = make_trainer(config.trainer, settings, [*callbacks, checkpoints, tracking])
     data.check_ranks(trainer.world_size)
     peak = peak_flops(trainer.strategy.root_device, settings.precision)
     module.peak_flops = peak * trainer.world_size
@@ -252,7 +255,7 @@ def begin(
     for line in introduction(place, module, data.facts, batch, data.notes):
         print(line, flush=True)
     write_first(place, saved_text(config))
-    trainer.loggers = make_loggers(config.logger, place.path, print)
+    trainer.loggers = make_loggers(config.logger, place.path, print, module.counters.step)
     for logger in trainer.loggers:
         logger.log_hyperparams(yaml.safe_load(saved_text(config)))
 
@@ -266,14 +269,13 @@ def data_module(config: "Config", module: "TrainModule", data: "Data") -> "DataM
 
 
 def conclude(place: "Place", module: "TrainModule", data: "Data") -> dict[str, Any]:
-    """Write and show summary, picture and sample of a finished run."""
+    """Write and show summary and sample of a finished run."""
     from txlab.train import report
     from txlab.train.callbacks import exact_match
     from txlab.train.callbacks.samples import FILE, read_samples
 
     summary = report.summarise(place.path, module, data.facts)
     report.write_summary(place.path, summary)
-    report.picture(place.path, summary["unigram_entropy"], item=module.objective.item)
     samples = place.path / FILE
     if samples.exists() and (texts := read_samples(samples)):
         print(f"\nsample at step {texts[-1][0]}:\n{texts[-1][1]}\n")

@@ -10,6 +10,8 @@ from urllib.parse import urlparse
 
 from lightning.pytorch.loggers import Logger
 
+from txlab.train.tracking import Tracker
+
 WANDB = "WandbLogger"
 ID_FILE = "wandb_id.txt"
 
@@ -43,6 +45,10 @@ class Guarded(Logger):
 
     def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
         self._try(lambda inner: inner.log_hyperparams(params, *args, **kwargs))
+
+    def tell(self, call: Callable[[Tracker], Any]) -> None:
+        """`call` with the inner logger, where it is a tracker of ours."""
+        self._try(lambda inner: call(inner) if isinstance(inner, Tracker) else None)
 
     def save(self) -> None:
         self._try(lambda inner: inner.save())
@@ -83,13 +89,13 @@ def wandb_arguments(
         "name": run_dir.name,
         "id": file.read_text().strip(),
     }
+    given = {key: value for key, value in given.items() if value is not None}
     arguments |= {"resume": "allow", **given}
     if "offline" not in given and "WANDB_MODE" not in os.environ and (why := offline_reason()):
         arguments["offline"] = True
-        os.environ.setdefault("WANDB_SILENT", "true")  # one line is enough
         say(
             f"wandb: {why}, so the run is logged offline; "
-            f"`wandb sync {run_dir}/wandb/*` uploads it later."
+            f"`wandb sync {run_dir}/wandb/offline-*` sends it later."
         )
     return arguments
 
@@ -108,9 +114,13 @@ def tracked(
     """`logger` with what a W&B run is found by there; what is given stays."""
     said = {"job_type": job_type, "group": group, "name": name}
     known = {key: value for key, value in said.items() if value is not None}
-    return logger and {
-        key: {**known, **entry} if _is_wandb(entry) else entry for key, entry in logger.items()
-    }
+    return logger and {key: _completed(entry, known) for key, entry in logger.items()}
+
+
+def _completed(entry: Any, known: Mapping[str, str]) -> Any:
+    if not _is_wandb(entry):
+        return entry
+    return {**entry, **{key: v for key, v in known.items() if entry.get(key) is None}}
 
 
 def _is_wandb(entry: Any) -> bool:

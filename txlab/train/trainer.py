@@ -72,12 +72,15 @@ def check_loggers(given: dict[str, Any] | None) -> None:
         target = _located(f"logger.{name}", entry)
         try:
             inspect.signature(target).bind_partial(**_arguments(entry))
+            getattr(target, "check", dict)(**_arguments(entry))
         except (TypeError, ValueError) as error:
             raise RequestError(f"logger.{name}: refused: {_line(error)}") from error
 
 
-def make_loggers(given: dict[str, Any] | None, run_dir: Path, say: Say) -> list[Logger]:
-    """Other people's loggers, by name; one that cannot be made is left out with one line."""
+def make_loggers(
+    given: dict[str, Any] | None, run_dir: Path, say: Say, resumed_step: int = 0
+) -> list[Logger]:
+    """Loggers, by name; one that cannot be made is left out with one line."""
     made: list[Logger] = []
     for name, entry in _entries("logger", given):
         target = _located(f"logger.{name}", entry)
@@ -90,7 +93,8 @@ def make_loggers(given: dict[str, Any] | None, run_dir: Path, say: Say) -> list[
             if target.__name__ == WANDB and "anonymous" not in entry:
                 # Lightning hands on a setting that wandb has given up, and warns of at every run.
                 getattr(inner, "_wandb_init", {}).pop("anonymous", None)
-            made.append(Guarded(name, inner, say))
+            made.append(guarded := Guarded(name, inner, say))
+            guarded.tell(lambda tracker: tracker.attach(run_dir, resumed_step, say))
         except RequestError:
             raise
         except Exception as error:

@@ -1,4 +1,4 @@
-"""What watches a run: log, progress, checkpoints, samples, answers.
+"""What watches a run: log, progress, checkpoints, samples, answers, trackers.
 
 Beside Lightning's hooks these know three of our own, called by the module:
 `on_row(trainer, module, row)` for each row of the log, `on_step(trainer, module)` when a step is
@@ -10,5 +10,6 @@ from txlab.train.callbacks.exact_match import ExactMatch
 from txlab.train.callbacks.log import Log
 from txlab.train.callbacks.progress import Progress
 from txlab.train.callbacks.samples import Samples
+from txlab.train.callbacks.tracking import Tracking
 
-__all__ = ["Checkpoints", "ExactMatch", "Log", "Progress", "Samples"]
+__all__ = ["Checkpoints", "ExactMatch", "Log", "Progress", "Samples", "Tracking"]

@@ -1,6 +1,8 @@
-"""The local log: `metrics.csv`, one row per window of steps, also handed to every logger."""
+"""The local log: `metrics.csv` and `metrics.jsonl`, a row per window of steps, for every logger."""
 
 import csv
+import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ from lightning.pytorch import Callback, Trainer
 from txlab.core.errors import RequestError, RunError
 from txlab.train.history import Row
 
-FILE = "metrics.csv"
+FILE, LINES = "metrics.csv", "metrics.jsonl"
 COLUMNS = (
     "step",
     "updates",
@@ -28,13 +30,15 @@ WHOLE = ("step", "updates", "tokens", "skipped")
 
 
 class Log(Callback):
-    """Appends rows to `metrics.csv` and passes the very same rows to the trainer's loggers.
+    """Appends rows to `metrics.csv` and `metrics.jsonl`, and passes them to the trainer's loggers.
 
-    On resume, rows beyond the resumed step are cut: the steps are about to be run again.
+    The first has a cell for every column, the second only the values there are. On resume, rows
+    beyond the resumed step are cut: the steps are about to be run again.
     """
 
     def __init__(self, run_dir: Path, *, resumed_step: int = 0) -> None:
         self.file = run_dir / FILE
+        self.lines = run_dir / LINES
         self.resumed_step = resumed_step
         self.columns = list(COLUMNS)
 
@@ -44,18 +48,27 @@ class Log(Callback):
         rows = [row for row in read_rows(self.file) if row["step"] <= self.resumed_step]
         names = [name for row in rows for name in row]
         self.columns = list(dict.fromkeys([*self.columns, *names]))
-        self._rewrite(rows)
+        try:
+            self._rewrite(rows)
+            half = self.lines.with_suffix(".tmp")
+            half.write_text("".join(map(_line, rows)), encoding="utf-8")
+            half.replace(self.lines)
+        except OSError as error:
+            raise self._refused(error) from error
 
     def on_row(self, trainer: Trainer, module: Any, row: Row) -> None:
         if trainer.is_global_zero:
             try:
                 self._append(row)
+                with self.lines.open("a", encoding="utf-8") as stream:
+                    stream.write(_line(row))
             except OSError as error:
-                raise RunError(
-                    f"{self.file} cannot be written ({error.strerror}): make room."
-                ) from error
+                raise self._refused(error) from error
         for logger in trainer.loggers:
             logger.log_metrics(row, step=int(row["step"]))
+
+    def _refused(self, error: OSError) -> RunError:
+        return RunError(f"{self.file} cannot be written ({error.strerror}): make room.")
 
     def _append(self, row: Row) -> None:
         new = [name for name in row if name not in self.columns]
@@ -104,3 +117,8 @@ def read_rows(file: Path) -> list[Row]:
 
 def _text(value: float | None) -> str:
     return "" if value is None else repr(value)
+
+
+def _line(row: Row) -> str:
+    """A row as a line of JSON, which has no number for what is not finite: text stands for it."""
+    return json.dumps({k: v if math.isfinite(v) else str(v) for k, v in row.items()}) + "\n"
