@@ -56,6 +56,8 @@ class Train:
     """Compile the model's blocks with torch.compile."""
     precision: str = "32-true"
     """32-true, bf16-mixed, bf16-true, 16-mixed (with a gradient scaler) or 64-true."""
+    pictures: bool = True
+    """Draw loss.png and curves.png when the run ends."""
     sample: str | None = ""
     """Prompt of the text generated at each validation; "" begins a document; null: no text."""
 

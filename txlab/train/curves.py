@@ -15,7 +15,9 @@ ACROSS = 3
 
 
 def pictures(run_dir: Path, module: TrainModule, facts: Mapping[str, Any]) -> list[Path]:
-    """Draw `loss.png` and `curves.png`; none where there is no row yet."""
+    """Draw `loss.png` and `curves.png`; none where there is no row yet, or none are wanted."""
+    if not module.config.pictures:
+        return []
     from txlab.train import report
 
     entropy = facts.get("unigram_entropy") if module.objective.item == "token" else None

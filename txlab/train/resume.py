@@ -5,6 +5,7 @@ from typing import Any
 import yaml
 
 from txlab.core.errors import RequestError
+from txlab.core.hydra import from_yaml, to_yaml
 from txlab.nn.adapter import adapter_of
 from txlab.train import checkpoint
 from txlab.train.checkpoint import Checkpoint
@@ -12,7 +13,10 @@ from txlab.train.module import TrainModule
 from txlab.train.weights import load_adapter, load_tensors
 
 FREE = frozenset(
-    {"run_dir", "resume", "ckpt", "plugins", "trainer", "logger", "callbacks", "_plugins_"}
+    {
+        *("run_dir", "resume", "ckpt", "plugins", "sweep", "trainer", "logger", "callbacks"),
+        "_plugins_",
+    }
 )
 FREE_LEAVES = frozenset(
     {
@@ -26,6 +30,8 @@ FREE_LEAVES = frozenset(
             "train.best",
             "train.best_mode",
             "train.log_every",
+            "train.pictures",
+            "train.max_skipped",
             "train.sample",
             "train.compile",
         ),
@@ -43,7 +49,7 @@ FREE_LEAVES = frozenset(
 
 def check_config(found: Checkpoint, config: str) -> None:
     """RequestError that lists every key in which the checkpoint's config differs."""
-    then, now = _flat(_parsed(found, found.config())), _flat(_parsed(found, config))
+    then, now = _flat(_parsed(found, _completed(found.config()))), _flat(_parsed(found, config))
     keys = sorted(then.keys() | now.keys())
     changed = [key for key in keys if then.get(key) != now.get(key) and not _free(key)]
     if changed:
@@ -84,6 +90,14 @@ def restore(found: Checkpoint, module: TrainModule, facts: dict[str, Any] | None
             f"resume={found.path} stands at step {step}, but the run is to end at step {wanted}: "
             "give a larger train.steps, tokens or epochs, or start anew with model.init_from."
         )
+
+
+def _completed(text: str) -> str:
+    """A saved config with the defaults of the keys that it is older than."""
+    try:
+        return to_yaml(from_yaml(text))
+    except RequestError:  # of an option that is not here: it is another one than now
+        return text
 
 
 def _parsed(found: Checkpoint, text: str) -> Any:
