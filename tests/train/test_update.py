@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from lightning.pytorch import Callback
 from lightning.pytorch.plugins.precision import MixedPrecision
 
 from tests.train.tiny_run import Poison, rows_of, split
 from txlab.core.errors import RunError
-from txlab.train import update
+from txlab.train.checkpoint import Checkpoint
 
 
 def scaled(scale):
@@ -40,7 +41,50 @@ def test_an_overflow_skips_the_update_and_lowers_the_scale(run):
     assert "grad_norm" not in done.log.rows[1]
 
 
-def test_a_diverged_run_ends(run, monkeypatch):
-    monkeypatch.setattr(update, "PATIENCE", 3)
-    with pytest.raises(RunError, match=r"step 5: .* the 3th time in a row: the run has diverged"):
-        run(9, objective=Poison({3, 4, 5, 6}))
+def test_an_overflow_moves_neither_weights_nor_moments(run):
+    """PREC-02 in full: step 3 of 4, under the scaler."""
+    seen = []
+
+    class Snapshot(Callback):
+        def on_step(self, trainer, module):
+            state = module.optimizer.state_dict()["state"]
+            moments = [value.clone() for one in state.values() for value in one.values()]
+            weights = [p.detach().clone() for p in module.model.parameters()]
+            seen.append((weights, moments, module.counters.updates))
+
+    done = run(4, objective=Poison({3}), trainer=scaled(1024.0), callbacks=(Snapshot(),))
+    (w2, m2, u2), (w3, m3, u3), (w4, _, u4) = seen[1:]
+    assert all(map(torch.equal, w2, w3))
+    assert all(map(torch.equal, m2, m3))
+    assert not all(map(torch.equal, w3, w4))
+    assert (u2, u3, u4) == (2, 2, 3)
+    rates = done.log.column("lr")
+    assert rates[2] == rates[3]
+
+
+def test_the_scale_goes_on_after_a_resume(run, tmp_path):
+    """Scale, growth and weights of a run stopped at step 3 are those of the unbroken one."""
+    whole, part = scaled(1024.0), scaled(1024.0)
+    whole["plugins"][0].scaler.set_growth_interval(2)
+    part["plugins"][0].scaler.set_growth_interval(2)
+    unbroken = run(6, objective=Poison({2}), trainer=whole, save_every=3, keep_last=9)
+    saved = Checkpoint(unbroken.folder / "checkpoints" / "step-000003")
+    assert saved.state()["scaler"]["scale"] == 512.0
+    resumed = run(6, resume=saved, trainer=part)
+    assert part["plugins"][0].scaler.state_dict() == whole["plugins"][0].scaler.state_dict()
+    for name, tensor in resumed.weights().items():
+        assert torch.equal(tensor, unbroken.weights()[name]), name
+
+
+def test_a_diverged_run_ends(run):
+    with pytest.raises(RunError, match=r"step 5: .* all of the last 3 steps: the run has diverged"):
+        run(9, objective=Poison({3, 4, 5, 6}), max_skipped=3)
+    done = run(9, objective=Poison({2, 3, 5, 6}), max_skipped=3)
+    assert done.module.counters.skipped == 4
+
+
+def test_skips_in_a_row_are_counted_across_a_resume(run):
+    first = run(4, objective=Poison({3, 4}), max_skipped=3)
+    saved = Checkpoint(first.folder / "checkpoints" / "step-000004")
+    with pytest.raises(RunError, match=r"step 5: .* all of the last 3 steps"):
+        run(9, objective=Poison({1}), max_skipped=3, resume=saved)

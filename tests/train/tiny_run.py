@@ -18,6 +18,7 @@ from txlab.train.checkpoint import Keep
 from txlab.train.config import Train
 from txlab.train.module import TrainModule
 from txlab.train.optim import AdamW
+from txlab.train.optim import optim as optim_slot
 from txlab.train.resume import restore
 from txlab.train.schedule import Cosine
 from txlab.train.state import seed_everything
@@ -127,7 +128,7 @@ class Run:
         self.train = Train(**{"log_every": 1, **train})
         self.val = val
         self.extra = trainer or {}
-        make_optimizer = AdamW(optim or AdamW.Config()).make
+        make_optimizer = optim_slot.build(optim or AdamW.Config()).make
         self.module = TrainModule(
             model or decoder(dropout=dropout),
             objective or NextToken(NextToken.Config()),

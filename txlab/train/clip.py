@@ -9,17 +9,20 @@ from torch.distributed.tensor import DTensor
 
 
 def gradient_norm(parameters: Iterable[nn.Parameter]) -> Tensor:
-    """L2 norm of all gradients together, a float32 scalar; 0 where there is none.
+    """L2 norm of all gradients together, a float32 scalar; 0 where there is none."""
+    return norm_of(p.grad for p in parameters if p.grad is not None)
 
-    Sharded gradients are grouped by mesh: torch's own function refuses a mix of meshes, or of
-    sharded and plain tensors.
+
+def norm_of(tensors: Iterable[Tensor]) -> Tensor:
+    """L2 norm of all tensors together, a float32 scalar; 0 where there is none.
+
+    Sharded ones are grouped by mesh: torch's own function refuses a mix of meshes, or of sharded
+    and plain tensors.
     """
     groups: dict[object, list[Tensor]] = defaultdict(list)
-    for parameter in parameters:
-        grad = parameter.grad
-        if grad is not None:
-            groups[grad.device_mesh if isinstance(grad, DTensor) else grad.device].append(grad)
-    norms = [nn.utils.get_total_norm(grads) for grads in groups.values()]
+    for tensor in tensors:
+        groups[tensor.device_mesh if isinstance(tensor, DTensor) else tensor.device].append(tensor)
+    norms = [nn.utils.get_total_norm(found) for found in groups.values()]
     norms = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]
     if len(norms) == 1:
         return norms[0].float()

@@ -1,6 +1,8 @@
-"""Bytes that a training step keeps, told without making it, on tensors without numbers."""
+"""Memory: bytes that a step keeps, told without making it, and what a process has used."""
 
 import contextlib
+import resource
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -54,3 +56,11 @@ class Saved:
         if storage._cdata not in self._weights:
             self._held[storage._cdata] = storage
         return tensor
+
+
+def peak_memory(device: torch.device) -> float:
+    """Most memory in use so far, in MiB: of the model's GPU, else of the process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20

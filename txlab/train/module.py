@@ -15,8 +15,10 @@ from txlab.core.errors import RunError
 from txlab.data.batch import Batch, token_count
 from txlab.objectives.objective import Objective
 from txlab.train import snapshot
+from txlab.train.averaging import Averaging, refuse_two, source_of
 from txlab.train.config import Train
 from txlab.train.history import Row, Stopwatch, Sums, Window, held_out_pairs, held_out_row
+from txlab.train.masters import Masters
 from txlab.train.rows import next_row, over_peers, validation_due
 from txlab.train.schedule.schedule import Schedule
 from txlab.train.state import (
@@ -73,8 +75,13 @@ class TrainModule(LightningModule):
         self.peak_flops = peak_flops
         self._make_optimizer, self._schedule = make_optimizer, schedule
         self.optimizer = make_optimizer(model)
+        if train.precision == "64-true":  # before anything is restored: float32 would round it
+            model.double()
         self.update = Updater(self.optimizer, schedule, train)
+        refuse_two(self.optimizer, train.ema)
         self.counters = Counters()
+        self.masters: Masters | None = None
+        self.averaging = Averaging(model)
         self.window = Window()
         self.held_out = Sums()
         self.watch = Stopwatch()
@@ -86,8 +93,12 @@ class TrainModule(LightningModule):
         """Moments of an optimizer over parameters that the strategy is about to replace."""
         self._peers: Peers | None = None
         self._seeded = False
+        self.stopped: str | None = None
+        """Where and why a callback has ended the run before its last step."""
+        self._last_loss: tuple[Tensor, Tensor] | None = None
         self._validating = False
 
+        self._evaluating = contextlib.ExitStack()
     @property
     def peers(self) -> Peers:
         """This rank's place among those that hold other rows."""
@@ -101,16 +112,22 @@ class TrainModule(LightningModule):
             self._unplaced = optimizer_state(self.optimizer)
             place(self)
 
+        if self.config.precision == "bf16-true":  # while the weights are still exact
+            self.masters = Masters(self.model.parameters())
     def configure_optimizers(self) -> Optimizer:
         if self._unplaced is not None:
             # Placing has put other tensors where the parameters were: an optimizer over those, with
             # the moments, if any, that a resumed run has brought.
             self.optimizer = self._make_optimizer(self.model)
             restore_optimizer(self.optimizer, self._unplaced, "the optimizer before placing")
-            self.update = Updater(self.optimizer, self._schedule, self.config)
             self._unplaced = None
         return self.optimizer
 
+        if self.masters is not None:
+            self.masters.adopt(self.optimizer)
+        self.update = Updater(self.optimizer, self._schedule, self.config, self.masters)
+        source = source_of(self.optimizer, self.config, self.resumed.get("averages", {}))
+        self.averaging = Averaging(self.model, source, self.masters)
     # --- one step
 
     def training_step(self, micro_batches: Sequence[Batch], batch_idx: int) -> None:
@@ -141,12 +158,16 @@ class TrainModule(LightningModule):
         if loads and self.counters.updates > before:
             self._rebalance(loads)
         if note is not None:
-            self._tell("on_note", note)
+            self.tell("on_note", note)
         self.counters.step += 1
         self.counters.tokens += tokens
+                watch=lambda: self.tell("on_gradients"),
         self.window.tokens += tokens
+            if self.counters.updates > before:
+                self.averaging.update(self.counters.updates)
 
     def _rebalance(self, loads: Sequence[Tensor]) -> None:
+        self._last_loss = total, count
         """Move the biases of mixtures of experts by the loads of the whole step, as exact sums."""
         flat = self.peers.total(torch.cat([load.float() for load in loads]))
         model: Any = self.model
@@ -169,7 +190,8 @@ class TrainModule(LightningModule):
         return contextlib.nullcontext()
 
     def _sync_gradients(self, last: bool) -> contextlib.AbstractContextManager[Any]:
-        block = None if last else getattr(self.trainer.strategy, "block_backward_sync", None)
+        sync = last and not self._averages_itself
+        block = None if sync else getattr(self.trainer.strategy, "block_backward_sync", None)
         return contextlib.nullcontext() if block is None else block()
 
     # --- the end of a step: rows, validation, saving
@@ -179,12 +201,26 @@ class TrainModule(LightningModule):
             self.scaler.load_state_dict(self.resumed["scaler"])
         match_parameters(self.optimizer)
         if self.peers.rank and self.window.sums.values is not None:
+    @property
+    def _averages_itself(self) -> bool:
+        """Whether gradients are averaged here, in float32: DDP would do so in bfloat16."""
+        placed = hasattr(self.trainer.strategy, "place")
+        return self.masters is not None and self.peers.size > 1 and not placed
+
+    def step_loss(self) -> float | None:
+        """Mean loss of the step just made, over all ranks, which all ask; None: it had no items."""
+        if self._last_loss is None or not self._last_loss[1]:
+            return None
+        total, count = self._last_loss
+        return float(self.peers.total(total.clone()) / count)
+
             self.window.sums.values.zero_()  # resumed ones are those of all ranks together
         self.watch.start()
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         if self._seeded:
             return
+        snapshot.put_back_callbacks(self.trainer, self.resumed)
         # Here, not earlier: whatever was set up until now may have drawn numbers as well.
         self._seeded = True
         rank = self.peers.rank  # ranks with the same rows draw the same numbers
@@ -210,6 +246,7 @@ class TrainModule(LightningModule):
             self.peak_flops = max(self.peak_flops, again * self.trainer.world_size)
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self._evaluating.enter_context(self.averaging.evaluated())
         loss = self.objective(self.model, batch)
         labels = batch["labels"]
         if self.token_bytes is not None:
@@ -221,7 +258,7 @@ class TrainModule(LightningModule):
         self.held_out = over_peers(self.held_out, self.peers)
         self.last_row.update(held_out_row(self.held_out))
         if "val/loss" in self.last_row:  # for other people's callbacks: early stopping and the like
-            self.log("val/loss", self.last_row["val/loss"], logger=False, rank_zero_only=True)
+            self.log("val/loss", self.last_row["val/loss"], logger=False, sync_dist=True)
 
     def on_validation_end(self) -> None:
         self._finish_step()
@@ -242,8 +279,9 @@ class TrainModule(LightningModule):
         if step == self.total_steps:
             self._refuse_no_update()
         if self._validating or step % self.config.log_every == 0 or step == self.total_steps:
-            self._tell("on_row", next_row(self, validated=self._validating))
-        self._tell("on_step")
+            self.tell("on_row", next_row(self, validated=self._validating))
+        self._evaluating.close()  # what follows is about the weights that train
+        self.tell("on_step")
         self.watch.start()
 
     def state(self) -> dict[str, Any]:
@@ -254,7 +292,8 @@ class TrainModule(LightningModule):
         """Undo `state`, before the first step; the model's weights are loaded already."""
         snapshot.put_back(self, state, source)
 
-    def _tell(self, hook: str, *args: Any) -> None:
+    def tell(self, hook: str, *args: Any) -> None:
+        """Call a hook of ours (`txlab.train.callbacks`) on every callback that has it."""
         for callback in self.trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
             method = getattr(callback, hook, None)
             if method is not None:

@@ -1,31 +1,20 @@
 """What a run says at its start and its end: facts, summary table, summary.json, loss.png."""
 
 import json
-import resource
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from txlab.nn.adapter import adapter_of
 from txlab.train.callbacks.log import FILE as METRICS
 from txlab.train.callbacks.log import read_rows
 from txlab.train.folder import Place
 from txlab.train.history import Row
+from txlab.train.memory import peak_memory
 from txlab.train.module import TrainModule
 from txlab.train.state import parameter_count
 
 SUMMARY, PICTURE = "summary.json", "loss.png"
-
-
-def peak_memory(device: torch.device) -> float:
-    """Most memory in use so far, in MiB: of the model's GPU, else of the process."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 2**20
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
 
 def write_summary(run_dir: Path, summary: dict[str, Any]) -> None:

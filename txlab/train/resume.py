@@ -34,6 +34,7 @@ FREE_LEAVES = frozenset(
             "train.max_skipped",
             "train.sample",
             "train.compile",
+            "train.activation_checkpointing",
         ),
         *(
             "data.micro_batch_size",

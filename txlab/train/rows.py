@@ -28,6 +28,7 @@ def next_row(module: Any, *, validated: bool) -> Row:
         row["mfu"] = row["tokens_per_s"] * module.flops_per_token / module.peak_flops
     if validated:
         row |= {key: value for key, value in module.last_row.items() if key.startswith("val/")}
+    module.tell("add_columns", row)
     module.last_row.update(row)
     module.window = Window()
     return row

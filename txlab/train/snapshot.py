@@ -3,6 +3,9 @@
 from dataclasses import asdict
 from typing import Any
 
+from torch import Tensor
+
+from txlab.train.averaging import exchanged
 from txlab.train.rows import over_peers
 from txlab.train.state import Counters, optimizer_state, restore_optimizer
 
@@ -22,6 +25,8 @@ def taken(module: Any) -> dict[str, Any]:
         "window": {**module.window.state(), "sums": sums.state()},
         "seconds": module.watch.read(),
         "row": dict(module.last_row),
+        "training": module.averaging.training(),
+        "callbacks": callback_states(module.trainer),
     }
 
 
@@ -36,3 +41,29 @@ def put_back(module: Any, state: dict[str, Any], source: str) -> None:
     module.watch.seconds = state["seconds"]
     module.last_row = dict(state["row"])
     module.resumed = {"scaler": state["scaler"], "random": state["random"]}
+    module.resumed["callbacks"] = state.get("callbacks", {})
+    if training := state.get("training"):
+        module.resumed["averages"] = exchanged(module.optimizer, training)
+
+
+def callback_states(trainer: Any) -> dict[str, dict[str, Any]]:
+    """What callbacks want to be given back, by who they are; only plain containers."""
+    found = {callback.state_key: callback.state_dict() for callback in trainer.callbacks}
+    return {key: state for key, state in found.items() if state and plain(state)}
+
+
+def put_back_callbacks(trainer: Any, resumed: dict[str, Any]) -> None:
+    """Undo `callback_states`; callbacks that were not there then start afresh."""
+    states = resumed.get("callbacks", {})
+    for callback in trainer.callbacks:
+        if callback.state_key in states:
+            callback.load_state_dict(states[callback.state_key])
+
+
+def plain(value: Any) -> bool:
+    """Whether `value` can be read back without running code of a file."""
+    if isinstance(value, dict):
+        return all(plain(part) for pair in value.items() for part in pair)
+    if isinstance(value, (list, tuple)):
+        return all(map(plain, value))
+    return value is None or isinstance(value, (bool, int, float, str, Tensor))

@@ -29,6 +29,8 @@ class Counters:
     skipped: int = 0
     """Steps left out since their gradient was not finite."""
     empty: int = 0
+    skips_in_row: int = 0
+    """Those of them since the last update."""
     """Steps left out since nothing in them was supervised."""
     seconds: float = 0.0
     """Time spent in training steps up to the last row of the log."""

@@ -12,23 +12,27 @@ from txlab.core.errors import RunError
 from txlab.train.clip import gradient_norm, scale_gradients
 from txlab.train.config import Train
 from txlab.train.history import Window
+from txlab.train.masters import Masters
 from txlab.train.schedule.schedule import Schedule
 from txlab.train.state import Counters
-
-PATIENCE = 100
-"""Steps in a row without a finite gradient after which a run is given up."""
 
 
 class Updater:
     """Owns when the weights move, how far, and what a step without an update leaves untouched."""
 
-    def __init__(self, optimizer: Optimizer, schedule: Schedule, train: Train) -> None:
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        schedule: Schedule,
+        train: Train,
+        masters: Masters | None = None,
+    ) -> None:
         self.optimizer = optimizer
+        self.masters = masters
         self.schedule = schedule
         self.config = train
         self.peaks = [group["lr"] for group in optimizer.param_groups]
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        self._unbroken_skips = 0
 
     def __call__(
         self,
@@ -39,6 +43,7 @@ class Updater:
         *,
         step: Callable[[], Any],
         scaler: Any = None,
+        watch: Callable[[], Any] | None = None,
     ) -> str | None:
         """Apply the gradients of a step with `count` supervised items; a note where it did not.
 
@@ -46,7 +51,10 @@ class Updater:
 
         `step` makes the optimizer's own step. Nothing moves, but for the count of such steps, when
         nothing was supervised or the gradient is not finite. `scaler` is a GradScaler or None.
+        `watch` is called while the gradients are those of the step, unscaled and not yet clipped.
         """
+        if self.masters is not None:
+            self.masters.collect()
         if scaler is not None and bool(count):
             scaler.unscale_(self.optimizer)
         # The one time a step waits for the device: whether to apply the update is decided here.
@@ -66,8 +74,10 @@ class Updater:
                 "gradient: something between them cuts the graph (a frozen part, no_grad, detach)."
             )
         else:
-            self._unbroken_skips = 0
+            counters.skips_in_row = 0
             window.norms.append(norm)
+            if watch is not None:
+                watch()
             clip = self.config.clip
             if clip is not None and norm > clip:
                 scale_gradients(self.parameters, clip / (norm + 1e-6))
@@ -77,6 +87,8 @@ class Updater:
                 step()
             else:
                 scaler.step(self.optimizer)
+            if self.masters is not None:
+                self.masters.write_back()
             counters.updates += 1
         if scaler is not None and supervised:
             scaler.update()
@@ -88,9 +100,10 @@ class Updater:
         if not self.config.skip_nonfinite:
             raise RunError(f"{where}; lower optim.lr, or set train.skip_nonfinite=true to go on.")
         counters.skipped += 1
-        self._unbroken_skips += 1
-        if self._unbroken_skips >= PATIENCE:
+        counters.skips_in_row += 1
+        if counters.skips_in_row >= self.config.max_skipped:
             raise RunError(
-                f"{where}, the {PATIENCE}th time in a row: the run has diverged; lower optim.lr."
+                f"{where}, as in all of the last {counters.skips_in_row} steps: the run has "
+                "diverged; lower optim.lr (train.max_skipped is how many may be skipped in a row)."
             )
         return f"{where}: update skipped, weights and schedule unchanged"

@@ -9,11 +9,15 @@ from txlab.core.errors import RequestError
 from txlab.nn.adapter import adapter_of
 
 
-def named_tensors(model: nn.Module) -> dict[str, Tensor]:
+def named_tensors(
+    model: nn.Module, values: Mapping[Tensor, Tensor] | None = None
+) -> dict[str, Tensor]:
     """Parameters and persistent buffers by name; a tied tensor once, under its first name.
 
     Where the model has an adapter these are its base's alone, named as without the adapter.
+    `values`: what to give in place of some of them (`Averaging.to_save`).
     """
+    values = values or {}
     seen: set[int] = set()
     tensors: dict[str, Tensor] = {}
     adapter = adapter_of(model)
@@ -21,14 +25,19 @@ def named_tensors(model: nn.Module) -> dict[str, Tensor]:
     for name, tensor in state.items():
         if id(tensor) not in seen:
             seen.add(id(tensor))
-            tensors[name] = tensor
+            tensors[name] = values.get(tensor, tensor)
     return tensors
 
 
-def adapter_tensors(model: nn.Module) -> dict[str, Tensor] | None:
-    """The tensors of the model's adapter by name; None where it has none."""
+def adapter_tensors(
+    model: nn.Module, values: Mapping[Tensor, Tensor] | None = None
+) -> dict[str, Tensor] | None:
+    """The tensors of the model's adapter by name; None where it has none. `values`: as above."""
     adapter = adapter_of(model)
-    return None if adapter is None else adapter.tensors(model)
+    if adapter is None:
+        return None
+    given = values or {}
+    return {name: given.get(tensor, tensor) for name, tensor in adapter.tensors(model).items()}
 
 
 def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:

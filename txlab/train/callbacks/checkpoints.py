@@ -124,12 +124,13 @@ class Checkpoints(Callback):
         generators = _of_all_ranks(random_state(), trainer.world_size)
         state = {**module.state(), "random": generators, "data": self.facts}
         if trainer.is_global_zero:
-            adapter = adapter_tensors(module.model)
+            values = module.averaging.to_save()
+            adapter = adapter_tensors(module.model, values)
             named_elsewhere = adapter is not None and self.origin is not None
             checkpoint.save(
                 self.folder,
                 step,
-                tensors=None if named_elsewhere else named_tensors(module.model),
+                tensors=None if named_elsewhere else named_tensors(module.model, values),
                 adapter=adapter,
                 origin=self.origin,
                 state=state,
