@@ -41,7 +41,7 @@ OPTIONS = {
         *("images", "captions"),
     ],
     "objective": ["next_token", "dpo", "ipo"],
-    "optim": ["adamw", "sgd"],
+    "optim": ["adamw", "sgd", "muon", "lion", "adafactor", "schedule_free", "adamw_8bit"],
     "schedule": ["cosine", "linear", "constant", "wsd", "inverse_sqrt", "one_cycle"],
 }
 KEYS = {
@@ -57,7 +57,8 @@ KEYS = {
     "data": "path field batch_size micro_batch_size val_fraction",
     "tokenizer": "vocab_size path",
     "train": "steps tokens epochs val_every save_every log_every clip compile precision",
-    "optim": "lr weight_decay betas",
+    "optim": "lr weight_decay betas role_lr layer_decay scale momentum adjust adamw_lr",
+    "optim.role_lr": "embed position head norm attn ffn router adapter other",
     "schedule": "warmup warmup_tokens",
     "objective": "label_smoothing beta",
     "adapter": "r alpha dropout targets",

@@ -9,6 +9,7 @@ import tests.testing.mutants.biases
 import tests.testing.mutants.bodies
 import tests.testing.mutants.experts
 import tests.testing.mutants.mixers
+import tests.testing.mutants.optimizers
 import tests.testing.mutants.parts
 import tests.testing.mutants.pictures
 import tests.testing.mutants.positions

@@ -1,14 +1,13 @@
-"""Broken objectives, optimizers and schedules."""
+"""Broken objectives and schedules."""
 
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tests.testing.mutant import caught_by
 from txlab.data.batch import IGNORE, Batch
 from txlab.objectives import Loss, NextToken
-from txlab.train.optim import AdamW
 from txlab.train.schedule import Cosine
 
 
@@ -90,62 +89,6 @@ class ShiftsAgain(NextToken):
     def forward(self, model: Any, batch: Batch) -> Loss:
         targets = batch["tokens"].roll(-1, 1).where(batch["labels"] != IGNORE, IGNORE)
         return super().forward(model, {**batch, "labels": targets})
-
-
-@caught_by("descends", "loss goes from")
-class Ascends(AdamW):
-    """Goes up."""
-
-    def make(self, model: nn.Module) -> torch.optim.AdamW:
-        optimizer = super().make(model)
-        for group in optimizer.param_groups:
-            group["maximize"] = True
-        return optimizer
-
-
-@caught_by("moves_every_parameter", "layers.0.attn.o.weight: moved is False")
-@caught_by("groups_each_parameter_once", "in no group: layers.0.attn.o.weight")
-class ForgetsOne(AdamW):
-    """Leaves one tensor out."""
-
-    def make(self, model: nn.Module) -> torch.optim.AdamW:
-        left_out = model.get_parameter("layers.0.attn.o.weight")
-        optimizer = super().make(model)
-        for group in optimizer.param_groups:
-            group["params"] = [p for p in group["params"] if p is not left_out]
-        return optimizer
-
-
-@caught_by("decays_matrices_only", "vector layers.0.residual.norms.attn.weight changed")
-class DecaysEverything(AdamW):
-    """Norms and biases decay as well."""
-
-    def make(self, model: nn.Module) -> torch.optim.AdamW:
-        return torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.1)
-
-
-class Noisy(torch.optim.AdamW):
-    """Adds a little noise, and saves nothing."""
-
-    def step(self, closure: Any = None) -> Any:
-        super().step(closure)
-        with torch.no_grad():
-            for group in self.param_groups:
-                for parameter in group["params"]:
-                    parameter.add_(1e-6 * torch.randn_like(parameter))
-
-    def load_state_dict(self, state_dict: Any) -> None:
-        return None
-
-
-@caught_by("goes_on_from_saved_state", "differs after the break")
-@caught_by("rests_without_decay_or_gradient", "moved")
-@caught_by("repeats_itself", "losses")
-class RollsDice(AdamW):
-    """Noise in every update."""
-
-    def make(self, model: nn.Module) -> torch.optim.AdamW:
-        return Noisy(model.parameters(), lr=1e-3, weight_decay=0.0)
 
 
 @caught_by("stays_between_0_and_1", "factor of update 0 of 1")

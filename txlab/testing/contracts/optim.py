@@ -1,16 +1,20 @@
 """Optimizers: they descend, decay what should decay, and go on from a saved state."""
 
 import copy
+import io
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from txlab.models.decoder import Decoder
+from txlab.nn.ffn import MoE
 from txlab.nn.norm import LayerNorm
 from txlab.testing import tiny
 from txlab.testing.assertions import expect, finite
 from txlab.testing.harness import Subject, contract
+from txlab.train.optim.roles import RoleRates, parameter_roles
+from txlab.train.state import optimizer_state, restore_optimizer
 
 OPTIM = "optim"
 
@@ -77,18 +81,82 @@ def goes_on_from_saved_state(subject: Subject) -> None:
 
 
 @contract(OPTIM)
+def is_saved_by_name(subject: Subject) -> None:
+    """Its state passes through a file that executes nothing and comes back by name, bit for bit."""
+    straight, broken = body(), body()
+    learn(straight, subject.build().make(straight), 6)
+    first = subject.build().make(broken)
+    learn(broken, first, 3)
+    named = all("param_names" in group for group in first.param_groups)
+    expect(named, "a group has no param_names: make it of (name, parameter) pairs")
+    file = io.BytesIO()
+    torch.save(optimizer_state(first), file)
+    file.seek(0)
+    second = subject.build().make(broken)
+    restore_optimizer(second, torch.load(file, weights_only=True), "FILE")
+    learn(broken, second, 3, first=3)
+    for name, value in values(straight).items():
+        expect(torch.equal(value, values(broken)[name]), f"{name} differs after the file")
+
+
+@contract(OPTIM)
 def decays_matrices_only(subject: Subject) -> None:
-    """With zero gradients, lr 0.1 and decay 0.1, vectors stay and matrices become 0.99 times."""
-    model = tiny.model(norm=LayerNorm.Config())
-    optimizer = subject.build(config=subject.config(lr=0.1, weight_decay=0.1)).make(model)
+    """With zero gradients, lr 0.1 and decay 0.1, vectors stay and matrices become 0.99 times.
+
+    Also those of stacked experts, whose biases are vectors though they have two axes.
+    """
+    experts = MoE.Config(n_experts=3, bias=True)
+    for model in (tiny.model(norm=LayerNorm.Config()), tiny.model(ffn=experts)):
+        optimizer = subject.build(config=subject.config(lr=0.1, weight_decay=0.1)).make(model)
+        before = values(model)
+        for parameter in model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        optimizer.step()
+        for name, value in values(model).items():
+            matrix = value.ndim >= 2 and not name.endswith(".bias")
+            wanted = before[name] * (0.99 if matrix else 1.0)
+            kind = "matrix" if matrix else "vector"
+            expect(torch.allclose(value, wanted, rtol=1e-6), f"{kind} {name} changed otherwise")
+
+
+@contract(OPTIM)
+def follows_rates_by_role(subject: Subject) -> None:
+    """role_lr={norm: 0} leaves norms as they are, decay included, and nothing else."""
+    model = body()
+    config = subject.config(role_lr=RoleRates(norm=0.0))
     before = values(model)
-    for parameter in model.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    optimizer.step()
+    learn(model, subject.build(config=config).make(model), 2)
+    for name, role in parameter_roles(model).items():
+        moved = not torch.equal(model.get_parameter(name), before[name])
+        expect(moved == (role != "norm"), f"{name}: moved is {moved}")
+
+
+@contract(OPTIM)
+def takes_odd_shapes(subject: Subject) -> None:
+    """Scalars, empty tensors and matrices of one row train beside the rest, and stay finite."""
+    model = body()
+    shapes = {"scalar": (), "empty": (0,), "no_rows": (0, 3), "one": (1, 1), "row": (1, 7)}
+    model.odd = nn.ParameterDict({name: torch.full(shape, 2.0) for name, shape in shapes.items()})
+    optimizer = subject.build().make(model)
+    for _ in range(2):
+        for i, parameter in enumerate(model.parameters()):
+            parameter.grad = tiny.floats(*parameter.shape, seed=i)
+        optimizer.step()
     for name, value in values(model).items():
-        wanted = before[name] * (0.99 if value.ndim >= 2 else 1.0)
-        kind = "matrix" if value.ndim >= 2 else "vector"
-        expect(torch.allclose(value, wanted, rtol=1e-6), f"{kind} {name} changed otherwise")
+        finite(value, name)
+        if name.startswith("odd.") and value.numel():
+            expect(not bool((value == 2).any()), f"{name} did not move")
+
+
+@contract(OPTIM)
+def trains_bfloat16(subject: Subject) -> None:
+    """Weights in bfloat16 stay so, finite, and the loss of forty updates falls."""
+    model = body().bfloat16()
+    losses = learn(model, subject.build().make(model), 40)
+    for name, value in values(model).items():
+        finite(value, name)
+        expect(value.dtype is torch.bfloat16, f"{name} is {value.dtype}")
+    expect(losses[-1] < losses[0], f"loss goes from {losses[0]:.3f} to {losses[-1]:.3f}")
 
 
 @contract(OPTIM)

@@ -5,21 +5,21 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from txlab.train.optim.optimizer import Optim, decay_groups, optim
+from txlab.train.optim.groups import Width
+from txlab.train.optim.optimizer import ADAM, Optim, optim
 
 
-@optim("adamw")
-class AdamW(Optim):
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2019); fused where torch has it."""
+class Adam(Optim):
+    """What optimizers with Adam's moments share."""
 
     @dataclass
     class Config(Optim.Config):
+        """Moments."""
+
         betas: tuple[float, float] = (0.9, 0.95)
         """Decay of the running mean of gradients and of their squares."""
         eps: float = 1e-8
         """Added to the root of the second moment."""
-        fused: bool = True
-        """Update all parameters in one kernel; the same result up to rounding."""
 
         def __post_init__(self) -> None:
             super().__post_init__()
@@ -33,13 +33,30 @@ class AdamW(Optim):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.betas, self.eps = config.betas, config.eps
+
+    @property
+    def width(self) -> Width | None:
+        return ADAM
+
+
+@optim("adamw")
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019); fused where torch has it."""
+
+    @dataclass
+    class Config(Adam.Config):
+        fused: bool = True
+        """Update all parameters in one kernel; the same result up to rounding."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
         self.fused = config.fused
 
     def make(self, model: nn.Module) -> torch.optim.AdamW:
         return torch.optim.AdamW(
-            decay_groups(model, self.config.weight_decay),
+            self.groups(model),
             lr=self.config.lr,
-            betas=(self.betas[0], self.betas[1]),
+            betas=self.betas,
             eps=self.eps,
             fused=self.fused or None,
         )

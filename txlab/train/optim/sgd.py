@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from txlab.train.optim.optimizer import Optim, decay_groups, optim
+from txlab.train.optim.groups import Width
+from txlab.train.optim.optimizer import Optim, optim
 
 
 class DecoupledSGD(torch.optim.SGD):
@@ -55,9 +56,13 @@ class SGD(Optim):
         super().__init__(config)
         self.momentum, self.nesterov = config.momentum, config.nesterov
 
+    @property
+    def width(self) -> Width | None:
+        return Width(hidden=0, rest=1)
+
     def make(self, model: nn.Module) -> torch.optim.SGD:
         return DecoupledSGD(
-            decay_groups(model, self.config.weight_decay),
+            self.groups(model),
             lr=self.config.lr,
             momentum=self.momentum,
             nesterov=self.nesterov,
