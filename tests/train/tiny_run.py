@@ -21,6 +21,7 @@ from txlab.train.optim import AdamW
 from txlab.train.optim import optim as optim_slot
 from txlab.train.resume import restore
 from txlab.train.schedule import Cosine
+from txlab.train.schedule import schedule as schedule_slot
 from txlab.train.state import seed_everything
 
 VOCAB, CONTEXT = 17, 8
@@ -133,7 +134,7 @@ class Run:
             model or decoder(dropout=dropout),
             objective or NextToken(NextToken.Config()),
             make_optimizer=make_optimizer,
-            schedule=Cosine(schedule or Cosine.Config(), total_steps=steps),
+            schedule=schedule_slot.build(schedule or Cosine.Config(), total_steps=steps),
             train=self.train,
             total_steps=steps,
             seed=seed,

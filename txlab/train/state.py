@@ -65,9 +65,12 @@ def restore_optimizer(optimizer: Optimizer, state: dict[str, Any], source: str) 
 
 def match_parameters(optimizer: Optimizer) -> None:
     """Give restored moments the type of their parameters, which is decided after restoring."""
+    own = getattr(optimizer, "non_castable_tensor_keys", ())  # moments of 8 bits and their scales
     for parameter, values in optimizer.state.items():
         for key, value in values.items():
-            if isinstance(value, torch.Tensor) and value.dtype != parameter.dtype and value.dim():
+            if key in own or not isinstance(value, torch.Tensor):
+                continue
+            if value.dtype != parameter.dtype and value.dim():
                 values[key] = value.to(parameter.dtype)
 
 
