@@ -152,15 +152,16 @@ def training_module(
     """The Lightning module with objective, optimizer and schedule."""
     from txlab.models.flops import train_flops
     from txlab.objectives import Frozen
-    from txlab.train.compiling import compile_blocks
     from txlab.train.module import TrainModule
     from txlab.train.optim import optim
+    from txlab.train.recompute import prepare_blocks
     from txlab.train.schedule import schedule
 
-    if config.train.compile:
-        frozen = [part.network for part in goal.modules() if isinstance(part, Frozen)]
-        for network in (model, *frozen):
-            compile_blocks(network)
+    settings = config.train
+    prepare_blocks(model, how=settings.activation_checkpointing, compiled=settings.compile)
+    for part in goal.modules():  # frozen ones keep nothing, so nothing is to be recomputed
+        if isinstance(part, Frozen):
+            prepare_blocks(part.network, how="none", compiled=settings.compile)
     return TrainModule(
         model,
         goal,
@@ -195,6 +196,8 @@ def build_trainer(
     """Lightning's Trainer with our callbacks and other people's; writes nothing yet."""
     from txlab.train.callbacks import Checkpoints, ExactMatch, Log, Progress, Tracking
     from txlab.train.checkpoint import Keep
+    from txlab.train.strategy.checks import check_strategy
+    from txlab.train.strategy.peers import shares
     from txlab.train.throughput import peak_flops
     from txlab.train.trainer import check_loggers, make_callbacks, make_trainer
 
@@ -205,7 +208,7 @@ def build_trainer(
     answers = ExactMatch(place.path, data, resumed_step=step)
     if module.validates and answers.problems:
         callbacks.append(answers)
-    callbacks += make_callbacks(config.callbacks)
+    callbacks += make_callbacks(config.callbacks, place.path)
     check_loggers(config.logger)
     checkpoints = Checkpoints(
         place.path,
@@ -221,7 +224,8 @@ def build_trainer(
     )
     tracking = Tracking(place.path, checkpoints, facts=data.facts, resumed_step=step)
     trainer = make_trainer(config.trainer, settings, [*callbacks, checkpoints, tracking])
-    data.check_ranks(trainer.world_size)
+    check_strategy(trainer, module)
+    data.check_ranks(shares(trainer))
     peak = peak_flops(trainer.strategy.root_device, settings.precision)
     module.peak_flops = peak * trainer.world_size
     return trainer

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from txlab.data.batch import IGNORE
+from txlab.objectives.vocabulary import Share, share_of
 
 
 def linear_ce_sum(
@@ -26,15 +27,18 @@ def linear_ce_sum(
     nll = lse - x_y; loss = (1 - s) nll + s (lse - mean(x)) + z_loss lse^2.
     nll has no graph. Gradients are made chunk by chunk in the forward pass, so `chunk` rows of
     logits exist at a time. Under autocast the matrix products run in its dtype, all else in
-    float32.
+    float32. A weight that is cut by rows over ranks (a DTensor) makes the loss of all of them.
     """
     device, dtype = states.device.type, states.dtype
     if torch.is_autocast_enabled(device) and dtype != torch.float64:
         dtype = torch.get_autocast_dtype(device)
+    weight, share = share_of(weight)
     inputs = (states, weight, bias)
     needed = [torch.is_grad_enabled() and x is not None and x.requires_grad for x in inputs]
     with torch.autocast(device, enabled=False):
-        return _LinearCE.apply(*inputs, labels, z_loss, label_smoothing, chunk, dtype, needed)
+        return _LinearCE.apply(
+            *inputs, labels, z_loss, label_smoothing, chunk, dtype, needed, share
+        )
 
 
 class _LinearCE(torch.autograd.Function):
@@ -59,6 +63,7 @@ class _LinearCE(torch.autograd.Function):
         chunk: int,
         dtype: torch.dtype,
         needed: list[bool],
+        share: Share | None,
     ) -> tuple[Tensor, Tensor]:
         exact = torch.promote_types(dtype, torch.float32)
         kept = (labels != IGNORE).nonzero().squeeze(1)
@@ -83,10 +88,17 @@ class _LinearCE(torch.autograd.Function):
             if bias is not None:
                 e += bias
             top = e.amax(1, keepdim=True)
-            at_label = e.gather(1, y)
+            there: Tensor | float = 1.0
+            if share is not None:
+                top = share.max(top)
+                y, there = share.find(y)
+            at_label = e.gather(1, y) * there
             mean = e.mean(1, keepdim=True) if smoothing else at_label
             e.sub_(top).exp_()
             total = e.sum(1, keepdim=True)
+            if share is not None:
+                mean = mean * (share.rows / share.size)
+                at_label, mean, total = share.sum(at_label, mean, total)
             lse = total.log() + top
             nlls[part] = (lse - at_label).squeeze(1)
             smooth = lse - (1 - smoothing) * at_label - smoothing * mean
@@ -94,10 +106,10 @@ class _LinearCE(torch.autograd.Function):
             if not any(needed):
                 continue
             slope = 1 + 2 * z_loss * lse
-            share, factor = total / slope, slope / total
+            one, factor = total / slope, slope / total
             if smoothing:
-                e -= share * (smoothing / e.shape[1])
-            e.scatter_(1, y, e.gather(1, y) - (1 - smoothing) * share)
+                e -= one * (smoothing / (e.shape[1] if share is None else share.size))
+            e.scatter_(1, y, e.gather(1, y) - (1 - smoothing) * one * there)
             if dtype == torch.float16:  # its range is too small for the factor to come later
                 e *= factor
                 factor = torch.ones_like(factor)
@@ -112,6 +124,8 @@ class _LinearCE(torch.autograd.Function):
                     grad_weight.addmm_(e.T, scaled)
                 else:
                     grad_weight += torch.mm(e.T, scaled, out=low_weight)
+        if grad_states is not None and share is not None:
+            (grad_states,) = share.sum(grad_states)
         if grad_states is not None and not whole:
             grad_states = torch.zeros_like(states).index_copy_(0, kept, grad_states)
         ctx.save_for_backward(grad_states, grad_weight, grad_bias)
@@ -126,4 +140,4 @@ class _LinearCE(torch.autograd.Function):
         ctx: Any, *grads: Tensor
     ) -> tuple[Tensor | None, ...]:
         made = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
-        return *(None if g is None else (g * grads[0]).to(dtype) for g, dtype in made), *[None] * 6
+        return *(None if g is None else (g * grads[0]).to(dtype) for g, dtype in made), *[None] * 7

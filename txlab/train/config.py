@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from txlab.core.config import check_numbers
 from txlab.core.errors import RequestError
 
+RECOMPUTES = ("none", "full", "selective")
 PRECISIONS = ("32-true", "bf16-mixed", "bf16-true", "16-mixed", "64-true")
 
 
@@ -54,6 +55,9 @@ class Train:
     """Train on the first step's batch again and again: a model that cannot learn it is broken."""
     compile: bool = False
     """Compile the model's blocks with torch.compile."""
+    activation_checkpointing: str = "none"
+    """What the backward pass computes again instead of keeping it, block by block: none, full,
+    selective (all but matrix products and attention), or a number n: every n-th block in full."""
     precision: str = "32-true"
     """32-true, bf16-mixed, bf16-true, 16-mixed (with a gradient scaler) or 64-true."""
     pictures: bool = True
@@ -83,6 +87,12 @@ class Train:
             )
         if self.ema is not None and not 0 < self.ema < 1:
             raise RequestError(f"train.ema={self.ema}: expected a decay between 0 and 1.")
+        how = self.activation_checkpointing
+        if how not in RECOMPUTES and not (how.isdecimal() and int(how)):
+            raise RequestError(
+                f"train.activation_checkpointing={how}: expected {', '.join(RECOMPUTES)}, or a "
+                "number n to recompute every n-th block."
+            )
         if self.precision not in PRECISIONS:
             raise RequestError(
                 f"train.precision={self.precision}: expected one of {', '.join(PRECISIONS)}."

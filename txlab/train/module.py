@@ -11,7 +11,6 @@ from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from txlab.core.errors import RunError
 from txlab.data.batch import Batch, token_count
 from txlab.objectives.objective import Objective
 from txlab.train import snapshot
@@ -19,7 +18,7 @@ from txlab.train.averaging import Averaging, refuse_two, source_of
 from txlab.train.config import Train
 from txlab.train.history import Row, Stopwatch, Sums, Window, held_out_pairs, held_out_row
 from txlab.train.masters import Masters
-from txlab.train.rows import next_row, over_peers, validation_due
+from txlab.train.rows import next_row, over_peers, refuse_no_update, validation_due
 from txlab.train.schedule.schedule import Schedule
 from txlab.train.state import (
     Counters,
@@ -30,6 +29,7 @@ from txlab.train.state import (
     seed_everything,
 )
 from txlab.train.strategy.peers import Peers, peers_of
+from txlab.train.strategy.shards import by_mesh
 from txlab.train.throughput import peak_flops
 from txlab.train.update import Updater
 
@@ -74,14 +74,14 @@ class TrainModule(LightningModule):
         self.flops_per_token = flops_per_token
         self.peak_flops = peak_flops
         self._make_optimizer, self._schedule = make_optimizer, schedule
-        self.optimizer = make_optimizer(model)
         if train.precision == "64-true":  # before anything is restored: float32 would round it
             model.double()
-        self.update = Updater(self.optimizer, schedule, train)
+        self.optimizer = make_optimizer(model)
         refuse_two(self.optimizer, train.ema)
-        self.counters = Counters()
+        self.update = Updater(self.optimizer, schedule, train)
         self.masters: Masters | None = None
         self.averaging = Averaging(model)
+        self.counters = Counters()
         self.window = Window()
         self.held_out = Sums()
         self.watch = Stopwatch()
@@ -92,13 +92,14 @@ class TrainModule(LightningModule):
         self._unplaced: dict[str, Any] | None = None
         """Moments of an optimizer over parameters that the strategy is about to replace."""
         self._peers: Peers | None = None
-        self._seeded = False
         self.stopped: str | None = None
         """Where and why a callback has ended the run before its last step."""
-        self._last_loss: tuple[Tensor, Tensor] | None = None
+        self.last_loss: tuple[Tensor, Tensor] | None = None
+        """Of the last step: this rank's sum of losses, and the items of all ranks."""
+        self._seeded = False
         self._validating = False
-
         self._evaluating = contextlib.ExitStack()
+
     @property
     def peers(self) -> Peers:
         """This rank's place among those that hold other rows."""
@@ -111,23 +112,24 @@ class TrainModule(LightningModule):
         if place is not None:
             self._unplaced = optimizer_state(self.optimizer)
             place(self)
-
         if self.config.precision == "bf16-true":  # while the weights are still exact
             self.masters = Masters(self.model.parameters())
+
     def configure_optimizers(self) -> Optimizer:
         if self._unplaced is not None:
             # Placing has put other tensors where the parameters were: an optimizer over those, with
             # the moments, if any, that a resumed run has brought.
             self.optimizer = self._make_optimizer(self.model)
+            self.optimizer.param_groups[:] = by_mesh(self.optimizer.param_groups)
             restore_optimizer(self.optimizer, self._unplaced, "the optimizer before placing")
             self._unplaced = None
-        return self.optimizer
-
         if self.masters is not None:
             self.masters.adopt(self.optimizer)
         self.update = Updater(self.optimizer, self._schedule, self.config, self.masters)
         source = source_of(self.optimizer, self.config, self.resumed.get("averages", {}))
         self.averaging = Averaging(self.model, source, self.masters)
+        return self.optimizer
+
     # --- one step
 
     def training_step(self, micro_batches: Sequence[Batch], batch_idx: int) -> None:
@@ -145,6 +147,11 @@ class TrainModule(LightningModule):
             loads = tuple(map(torch.add, loads, loss.loads)) if loads else loss.loads
             with self._outside_autocast(), self._sync_gradients(i == len(micro_batches) - 1):
                 self.manual_backward(loss.sum * scale)
+        if finish := getattr(self.trainer.strategy, "finish_gradients", None):
+            finish()
+        if self._averages_itself:
+            assert self.masters is not None
+            self.masters.mean_over_ranks()
         before = self.counters.updates
         with self._outside_autocast():
             note = self.update(
@@ -154,20 +161,20 @@ class TrainModule(LightningModule):
                 self.window,
                 step=self._step_optimizer,
                 scaler=self.scaler,
+                watch=lambda: self.tell("on_gradients"),
             )
+            if self.counters.updates > before:
+                self.averaging.update(self.counters.updates)
         if loads and self.counters.updates > before:
             self._rebalance(loads)
+        self.last_loss = total, count
         if note is not None:
             self.tell("on_note", note)
         self.counters.step += 1
         self.counters.tokens += tokens
-                watch=lambda: self.tell("on_gradients"),
         self.window.tokens += tokens
-            if self.counters.updates > before:
-                self.averaging.update(self.counters.updates)
 
     def _rebalance(self, loads: Sequence[Tensor]) -> None:
-        self._last_loss = total, count
         """Move the biases of mixtures of experts by the loads of the whole step, as exact sums."""
         flat = self.peers.total(torch.cat([load.float() for load in loads]))
         model: Any = self.model
@@ -194,33 +201,26 @@ class TrainModule(LightningModule):
         block = None if sync else getattr(self.trainer.strategy, "block_backward_sync", None)
         return contextlib.nullcontext() if block is None else block()
 
-    # --- the end of a step: rows, validation, saving
-
-    def on_train_start(self) -> None:
-        if self.scaler is not None and self.resumed.get("scaler"):
-            self.scaler.load_state_dict(self.resumed["scaler"])
-        match_parameters(self.optimizer)
-        if self.peers.rank and self.window.sums.values is not None:
     @property
     def _averages_itself(self) -> bool:
         """Whether gradients are averaged here, in float32: DDP would do so in bfloat16."""
         placed = hasattr(self.trainer.strategy, "place")
         return self.masters is not None and self.peers.size > 1 and not placed
 
-    def step_loss(self) -> float | None:
-        """Mean loss of the step just made, over all ranks, which all ask; None: it had no items."""
-        if self._last_loss is None or not self._last_loss[1]:
-            return None
-        total, count = self._last_loss
-        return float(self.peers.total(total.clone()) / count)
+    # --- the end of a step: rows, validation, saving
 
+    def on_train_start(self) -> None:
+        if self.scaler is not None and self.resumed.get("scaler"):
+            self.scaler.load_state_dict(self.resumed["scaler"])
+        match_parameters(self.optimizer)
+        snapshot.put_back_callbacks(self.trainer, self.resumed)
+        if self.peers.rank and self.window.sums.values is not None:
             self.window.sums.values.zero_()  # resumed ones are those of all ranks together
         self.watch.start()
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         if self._seeded:
             return
-        snapshot.put_back_callbacks(self.trainer, self.resumed)
         # Here, not earlier: whatever was set up until now may have drawn numbers as well.
         self._seeded = True
         rank = self.peers.rank  # ranks with the same rows draw the same numbers
@@ -239,6 +239,7 @@ class TrainModule(LightningModule):
 
     def on_validation_start(self) -> None:
         self.watch.stop()
+        self._evaluating.enter_context(self.averaging.evaluated())
         self.held_out = Sums()
         if self.device.type == "cpu" and self.peak_flops:
             # The training clock stands still: a good moment to see whether the CPU can do better.
@@ -246,7 +247,6 @@ class TrainModule(LightningModule):
             self.peak_flops = max(self.peak_flops, again * self.trainer.world_size)
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self._evaluating.enter_context(self.averaging.evaluated())
         loss = self.objective(self.model, batch)
         labels = batch["labels"]
         if self.token_bytes is not None:
@@ -264,20 +264,12 @@ class TrainModule(LightningModule):
         self._finish_step()
 
     def on_train_end(self) -> None:
-        self._refuse_no_update()
-
-    def _refuse_no_update(self) -> None:
-        counters = self.counters
-        if counters.step and not counters.updates:
-            raise RunError(
-                f"no update in {counters.step} steps: {counters.empty} had no supervised token, "
-                f"{counters.skipped} no finite gradient; look at `show data` and optim.lr."
-            )
+        refuse_no_update(self.counters)
 
     def _finish_step(self) -> None:
         step = self.counters.step
         if step == self.total_steps:
-            self._refuse_no_update()
+            refuse_no_update(self.counters)
         if self._validating or step % self.config.log_every == 0 or step == self.total_steps:
             self.tell("on_row", next_row(self, validated=self._validating))
         self._evaluating.close()  # what follows is about the weights that train

@@ -5,7 +5,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 
-LOGGERS = ("lightning.pytorch", "lightning.fabric")
+LOGGERS = ("lightning.pytorch", "lightning.fabric", "torch.distributed.tensor._redistribute")
 
 
 @contextlib.contextmanager

@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from txlab.core.errors import RunError
 from txlab.train.history import Row, Sums, Window
+from txlab.train.state import Counters
 from txlab.train.strategy.peers import Peers
 
 
@@ -40,3 +42,20 @@ def over_peers(sums: Sums, peers: Peers) -> Sums:
         # Of a copy: the sum is made in place, and a rank goes on from its own part.
         return Sums(sums.names, peers.total(sums.values.clone()))
     return sums
+
+
+def step_loss(module: Any) -> float | None:
+    """Mean loss of the step just made, over all ranks, which all ask; None: it had no items."""
+    if module.last_loss is None or not module.last_loss[1]:
+        return None
+    total, count = module.last_loss
+    return float(module.peers.total(total.clone()) / count)
+
+
+def refuse_no_update(counters: Counters) -> None:
+    """RunError where steps were made and none of them moved the weights."""
+    if counters.step and not counters.updates:
+        raise RunError(
+            f"no update in {counters.step} steps: {counters.empty} had no supervised token, "
+            f"{counters.skipped} no finite gradient; look at `show data` and optim.lr."
+        )

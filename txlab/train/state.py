@@ -12,6 +12,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from txlab.core.errors import RequestError
+from txlab.train.strategy.shards import all_whole, leads, spread
 
 
 @dataclass
@@ -28,9 +29,9 @@ class Counters:
     """Those among them (or whatever the objective counts) that had a target."""
     skipped: int = 0
     """Steps left out since their gradient was not finite."""
-    empty: int = 0
     skips_in_row: int = 0
     """Those of them since the last update."""
+    empty: int = 0
     """Steps left out since nothing in them was supervised."""
     seconds: float = 0.0
     """Time spent in training steps up to the last row of the log."""
@@ -42,9 +43,13 @@ def optimizer_names(optimizer: Optimizer) -> list[str]:
 
 
 def optimizer_state(optimizer: Optimizer) -> dict[str, Any]:
-    """Moments and the like by parameter name, so that order and grouping may change."""
+    """Moments and the like by parameter name, so that order and grouping may change.
+
+    All ranks must ask; sharded ones come out whole, on rank 0 alone.
+    """
     state = optimizer.state_dict()["state"]
-    return {name: state[i] for i, name in enumerate(optimizer_names(optimizer)) if i in state}
+    numbers = enumerate(optimizer_names(optimizer))
+    return {name: all_whole(state[i], keep=leads()) for i, name in numbers if i in state}
 
 
 def restore_optimizer(optimizer: Optimizer, state: dict[str, Any], source: str) -> None:
@@ -59,7 +64,10 @@ def restore_optimizer(optimizer: Optimizer, state: dict[str, Any], source: str) 
             f"{'; extra: ' + ', '.join(foreign) if foreign else ''}."
         )
     groups = optimizer.state_dict()["param_groups"]
-    numbered = {i: state[name] for i, name in enumerate(names) if name in state}
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    numbered = {
+        i: spread(state[name], parameters[i]) for i, name in enumerate(names) if name in state
+    }
     optimizer.load_state_dict({"state": numbered, "param_groups": groups})
 
 

@@ -15,6 +15,7 @@ from txlab.core.errors import RequestError
 from txlab.core.hydra import keys
 from txlab.train.config import Train
 from txlab.train.loggers import WANDB, Guarded, failure, wandb_arguments
+from txlab.train.strategy.checks import check_precision
 
 Say = Callable[[str], None]
 
@@ -48,6 +49,7 @@ def make_trainer(
             raise RequestError(keys.owned(key))
         if key in owned:
             raise RequestError(f"trainer.{key} is set by txlab: leave it out.")
+    check_precision(given or {}, train)
     arguments = {**defaults, **(given or {}), **owned}
     with warnings.catch_warnings():  # what Lightning would do instead is refused below
         warnings.filterwarnings("ignore", message=".*fp16 is not supported on CPU.*")
@@ -59,11 +61,14 @@ def make_trainer(
     return trainer
 
 
-def make_callbacks(given: dict[str, Any] | None) -> list[Callback]:
-    """Other people's callbacks, by name."""
-    return [
-        _instantiate(f"callbacks.{name}", entry) for name, entry in _entries("callbacks", given)
-    ]
+def make_callbacks(given: dict[str, Any] | None, run_dir: Path) -> list[Callback]:
+    """Callbacks by name, ours and other people's; one that takes a `run_dir` gets the run's."""
+    made: list[Callback] = []
+    for name, entry in _entries("callbacks", given):
+        key = f"callbacks.{name}"
+        takes = inspect.signature(_located(key, entry)).parameters
+        made.append(_instantiate(key, ({"run_dir": run_dir} if "run_dir" in takes else {}) | entry))
+    return made
 
 
 def check_loggers(given: dict[str, Any] | None) -> None:

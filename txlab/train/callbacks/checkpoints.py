@@ -1,12 +1,10 @@
 """Saves at intervals, at the end and when the process is asked to stop."""
 
-import io
 import signal
 import threading
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning.pytorch import Callback, Trainer
 
 from txlab.core.errors import RunError
@@ -15,6 +13,7 @@ from txlab.train.checkpoint import Keep, Score
 from txlab.train.history import Row
 from txlab.train.resume import IDENTITY
 from txlab.train.state import random_state
+from txlab.train.strategy.shards import all_whole
 from txlab.train.weights import adapter_tensors, named_tensors
 
 
@@ -121,16 +120,22 @@ class Checkpoints(Callback):
         if step == self.saved_step:
             return
         module.watch.stop()
-        generators = _of_all_ranks(random_state(), trainer.world_size)
+        generators = module.peers.gathered(random_state())
         state = {**module.state(), "random": generators, "data": self.facts}
+        values = module.averaging.to_save()
+        adapter = adapter_tensors(module.model, values)
+        named_elsewhere = adapter is not None and self.origin is not None
+        tensors = None if named_elsewhere else named_tensors(module.model, values)
+        # Sharded ones are put together, which takes all ranks; the first one is left with them.
+        tensors, adapter = (
+            None if named is None else all_whole(named, keep=trainer.is_global_zero)
+            for named in (tensors, adapter)
+        )
         if trainer.is_global_zero:
-            values = module.averaging.to_save()
-            adapter = adapter_tensors(module.model, values)
-            named_elsewhere = adapter is not None and self.origin is not None
             checkpoint.save(
                 self.folder,
                 step,
-                tensors=None if named_elsewhere else named_tensors(module.model, values),
+                tensors=tensors,
                 adapter=adapter,
                 origin=self.origin,
                 state=state,
@@ -145,14 +150,3 @@ class Checkpoints(Callback):
         if self._stop is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self._stop = signal.Signals(number).name
-
-
-def _of_all_ranks(state: dict[str, Any], world: int) -> list[dict[str, Any]]:
-    """The state of every rank, on every rank."""
-    if world == 1:
-        return [state]
-    buffer = io.BytesIO()
-    torch.save(state, buffer)  # as bytes: tensors themselves do not travel well as objects
-    gathered: list[Any] = [None] * world
-    torch.distributed.all_gather_object(gathered, buffer.getvalue())
-    return [torch.load(io.BytesIO(data), weights_only=True) for data in gathered]

@@ -41,6 +41,8 @@ class ExactMatch(Callback):
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
         n, rank, world = len(self.problems), trainer.global_rank, trainer.world_size
+        if hasattr(trainer.strategy, "place"):  # sharded: all ranks run the model together
+            rank, world = 0, 1
         mine = self.problems[n * rank // world : n * (rank + 1) // world]
         before = random_state()
         try:

@@ -45,7 +45,8 @@ class Samples(Callback):
         self.file.write_text("".join(_entry(*one) for one in kept), encoding="utf-8")
 
     def on_row(self, trainer: Trainer, module: Any, row: Row) -> None:
-        if "val/loss" not in row or not trainer.is_global_zero:
+        sharded = hasattr(trainer.strategy, "place")  # then it takes all ranks to run the model
+        if "val/loss" not in row or not (trainer.is_global_zero or sharded):
             return
         before = random_state()
         try:
@@ -56,6 +57,8 @@ class Samples(Callback):
                 ]
         finally:
             restore_random(before)
+        if not trainer.is_global_zero:
+            return
         with self.file.open("a", encoding="utf-8") as stream:
             stream.write(_entry(int(row["step"]), self.prompt + answer.text))
 

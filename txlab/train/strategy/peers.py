@@ -1,8 +1,10 @@
 """The ranks that hold different rows of a batch, and what they add up."""
 
+import io
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -26,6 +28,21 @@ class Peers:
         if self.size == 1:
             return tensor
         return self.strategy.reduce(tensor, group=self.group, reduce_op="sum")
+
+    def gathered(self, state: Any) -> list[Any]:
+        """The `state` (containers, numbers, tensors) of every peer, on each of them."""
+        if self.size == 1:
+            return [state]
+        buffer = io.BytesIO()
+        torch.save(state, buffer)  # as bytes: tensors themselves do not travel well as objects
+        found: list[Any] = [None] * self.size
+        torch.distributed.all_gather_object(found, buffer.getvalue(), group=self.group)
+        return [torch.load(io.BytesIO(data), weights_only=True) for data in found]
+
+
+def shares(trainer: Any) -> int:
+    """Into how many shares `trainer` will cut a step's rows; known before the ranks have met."""
+    return trainer.world_size // getattr(trainer.strategy, "tensor_parallel", 1)
 
 
 def peers_of(trainer: Any) -> Peers:

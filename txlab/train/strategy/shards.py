@@ -16,7 +16,7 @@ def whole(tensor: Tensor, *, keep: bool = True) -> Tensor:
     """
     if not isinstance(tensor, DTensor):
         return tensor
-    full = tensor.detach().full_tensor()
+    full = tensor.full_tensor().detach()
     return full.cpu() if keep else full.new_empty(0, device="cpu")
 
 
@@ -51,9 +51,7 @@ def like(tensor: Tensor, model: Tensor) -> Tensor:
     same = tensor.shape == model.shape
     placements = model.placements if same else [Replicate()] * model.device_mesh.ndim
     with torch.no_grad():
-        return distribute_tensor(
-            tensor.detach(), model.device_mesh, placements, src_data_rank=None
-        )
+        return distribute_tensor(tensor.detach(), model.device_mesh, placements, src_data_rank=None)
 
 
 def by_mesh(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:

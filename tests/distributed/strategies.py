@@ -1,0 +1,136 @@
+"""Tiny runs under every strategy; as a script, on each of several ranks in turn."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).parents[2]
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+
+from tests.train.tiny_run import CONTEXT, Run, rows_of, split  # noqa: E402
+from txlab.models.decoder import Decoder  # noqa: E402
+from txlab.nn.adapter import adapter  # noqa: E402
+from txlab.nn.attention import attention  # noqa: E402
+from txlab.nn.ffn import ffn  # noqa: E402
+from txlab.nn.norm import norm  # noqa: E402
+from txlab.nn.position import position  # noqa: E402
+from txlab.nn.residual import residual  # noqa: E402
+from txlab.objectives import objective  # noqa: E402
+from txlab.train.checkpoint import Checkpoint, find  # noqa: E402
+from txlab.train.optim import optim  # noqa: E402
+from txlab.train.recompute import prepare_blocks  # noqa: E402
+from txlab.train.state import seeded  # noqa: E402
+
+VOCAB, ROWS = 18, 8
+SLOTS = {
+    "attn": attention,
+    "ffn": ffn,
+    "pos": position,
+    "norm": norm,
+    "residual": residual,
+}
+KEPT = ("train/loss", "grad_norm", "val/loss", "tokens", "updates")
+
+
+def option(slot: Any, name: str, **fields: Any) -> Any:
+    return slot.options[name].config(**fields)
+
+
+def model_of(case: dict[str, Any]) -> Decoder:
+    """A decoder of two layers from `case`: options by slot, as a name or (name, fields)."""
+    chosen: dict[str, Any] = {}
+    for slot, kind in SLOTS.items():
+        if slot in case:
+            name, fields = case[slot] if isinstance(case[slot], tuple) else (case[slot], {})
+            chosen[slot] = option(kind, name, **fields)
+    config = Decoder.Config(
+        dim=16,
+        n_layers=2,
+        n_heads=case.get("n_heads", 4),
+        context=CONTEXT,
+        vocab_size=VOCAB,
+        tie_embeddings=case.get("tied", True),
+        dropout=case.get("dropout", 0.0),
+        **chosen,
+    )
+    with seeded(5):
+        model = Decoder(config, config.dims())
+        if "adapter" in case:
+            made: Any = adapter.build(option(adapter, case["adapter"], r=2))
+            made.inject(model)
+            for name, parameter in model.named_parameters():  # B starts at 0: A would not move
+                if "lora_B" in name:
+                    torch.nn.init.normal_(parameter, std=0.2)
+    return model
+
+
+def strategy_of(name: str, world: int, **fields: Any) -> tuple[Any, int]:
+    """A strategy by its name, and how many ranks share a row of data."""
+    if name == "one":
+        return "auto", 1
+    if name == "ddp":
+        return "ddp_find_unused_parameters_true", 1
+    from txlab.train.strategy.mesh import Mesh
+
+    n = {"fsdp": 1, "tp": 2}[name]
+    return Mesh(n, **fields), n
+
+
+def run(folder: Path, case: dict[str, Any], strategy: str, resume: str | None = None) -> Run:
+    """`case` under `strategy`, in steps of 8 rows, two or more micro-batches a rank."""
+    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    made, n = strategy_of(strategy, world, **case.get("strategy", {}))
+    shares, mine = world // n, rank // n
+
+    def make(step: int) -> Any:
+        share = split(rows_of(step, ROWS), *[ROWS // shares] * shares)[mine]
+        return split(share, *[2] * (ROWS // shares // 2))
+
+    model = model_of(case)
+    goal: Any = objective.build(option(objective, case.get("objective", "next_token")))
+    goal.bind(model)
+    how = case.get("recompute", "none")
+    prepare_blocks(model, how=how, compiled=case.get("compile", False))
+    name, fields = case.get("optim", ("adamw", {"eps": 1e-3}))
+    one = Run(
+        folder,
+        case.get("steps", 3),
+        make=make,
+        val=2 if goal.item == "token" else 0,  # the rows of a validation are no pairs
+        model=model,
+        objective=goal,
+        optim=option(optim, name, **fields),
+        seed=3,
+        resume=None if resume is None else find(Path(resume)),
+        trainer={"devices": world, "strategy": made},
+        **case.get("train", {}),
+    )
+    return one.fit()
+
+
+def figures(one: Run) -> dict[str, Any]:
+    """Rows of the log and saved tensors of a run, both as they lie on the disk."""
+    found: Checkpoint = find(one.folder)
+    weights = found.adapter() if found.has("adapter.safetensors") else found.weights()
+    rows = [{key: row[key] for key in KEPT if key in row} for row in one.log.rows]
+    return {"rows": rows, "weights": weights, "moments": found.state()["optimizer"]}
+
+
+def main(folder: Path, tasks: list[dict[str, Any]]) -> None:
+    """Each task: name, case, strategy, and the folder of the run that it resumes, if any."""
+    torch.set_num_threads(1)
+    for task in tasks:
+        there = folder / task["name"]
+        try:
+            run(there, task["case"], task["strategy"], task.get("resume"))
+        except Exception as error:
+            raise RuntimeError(f"{task['name']}: {error}") from error
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text()))

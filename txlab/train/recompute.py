@@ -1,0 +1,86 @@
+"""Activation checkpointing: what a block computed is made again in the backward pass, not kept.
+
+Chen et al. 2016, "Training deep nets with sublinear memory cost"; the selective kind after
+Korthikanti et al. 2022, "Reducing activation recomputation in large transformer models".
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+    noop_context_fn,
+)
+
+from txlab.core.errors import RequestError
+from txlab.train.compiling import compile_blocks
+
+DEAR = (
+    "aten.mm",
+    "aten.addmm",
+    "aten._grouped_mm",
+    "aten._scaled_dot_product_flash_attention",
+    "aten._scaled_dot_product_flash_attention_for_cpu",
+    "aten._scaled_dot_product_efficient_attention",
+    "aten._scaled_dot_product_cudnn_attention",
+    "_c10d_functional.all_reduce",
+    "txlab.grouped_linear",
+    "higher_order.flex_attention",
+)
+"""Operators whose outputs the selective kind keeps: those that cost most for the memory they take.
+Products of scores are not among them: they grow with the square of the length."""
+
+
+def prepare_blocks(model: nn.Module, *, how: str, compiled: bool) -> None:
+    """Both of what may be done to the forward passes of a model's blocks, in the right order.
+
+    The compiler must see what the selective kind keeps; all else is recomputed by what it made.
+    """
+    if how == "selective":
+        recompute_blocks(model, how)
+    if compiled:
+        compile_blocks(model)
+    if how != "selective":
+        recompute_blocks(model, how)
+
+
+def recompute_blocks(model: nn.Module, how: str) -> None:
+    """Have blocks of `model.layers` computed again in the backward pass, as `how` says.
+
+    Same loss and gradients to the bit, dropout included.
+    """
+    if how == "none":
+        return
+    every = int(how) if how.isdecimal() else 1
+    layers = getattr(model, "layers", None)
+    if layers is None:
+        raise RequestError(
+            f"train.activation_checkpointing={how}: {type(model).__name__} has no `layers`."
+        )
+    contexts = _selective if how == "selective" else noop_context_fn
+    for block in list(layers)[::every]:
+        block.forward = _again(block.forward, contexts)
+
+
+def _again(forward: Callable[..., Any], contexts: Callable[[], Any]) -> Callable[..., Any]:
+    @functools.wraps(forward)
+    def call(*args: Any, **named: Any) -> Any:
+        if not torch.is_grad_enabled():  # validation and decoding keep nothing anyway
+            return forward(*args, **named)
+        return checkpoint(forward, *args, use_reentrant=False, context_fn=contexts, **named)
+
+    return call
+
+
+def _selective() -> Any:
+    return create_selective_checkpoint_contexts(_policy)
+
+
+def _policy(context: Any, operator: Any, *args: Any, **named: Any) -> CheckpointPolicy:
+    name = str(operator).removesuffix(".default")
+    return CheckpointPolicy.MUST_SAVE if name in DEAR else CheckpointPolicy.PREFER_RECOMPUTE

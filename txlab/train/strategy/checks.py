@@ -1,0 +1,53 @@
+"""What a strategy cannot do, said before a run has written anything."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+
+from txlab.core.errors import RequestError
+from txlab.objectives.frozen import Frozen
+from txlab.train.config import Train
+from txlab.train.strategy.mesh import Mesh
+from txlab.train.strategy.roles import refusal
+
+MESH = f"{Mesh.__module__}.{Mesh.__name__}"
+PRECISIONS = ("32-true", "bf16-mixed", "bf16-true")
+"""What a mesh trains in: no scaler knows of sharded gradients."""
+
+
+def check_precision(given: Mapping[str, Any], train: Train) -> None:
+    """RequestError where the mesh that is asked for has no such precision."""
+    strategy = given.get("strategy")
+    mesh = isinstance(strategy, Mapping) and strategy.get("_target_") == MESH
+    if mesh and train.precision not in PRECISIONS:
+        raise RequestError(
+            f"train.precision={train.precision} is not to be had sharded (trainer=fsdp): use "
+            f"{', '.join(PRECISIONS)}, or trainer=ddp."
+        )
+
+
+def check_strategy(trainer: Any, module: Any) -> None:
+    """RequestError where the model, or the machine, does not suit the strategy."""
+    strategy = trainer.strategy
+    if not isinstance(strategy, Mesh):
+        if not isinstance(strategy, (SingleDeviceStrategy, DDPStrategy)):
+            raise RequestError(
+                f"trainer.strategy: {type(strategy).__name__} is none that txlab saves and resumes "
+                "with: use trainer=ddp, trainer=fsdp or trainer=fsdp_tp."
+            )
+        return
+    if strategy.cpu_offload and strategy.root_device.type == "cpu":
+        raise RequestError(
+            "trainer.strategy.cpu_offload=true: this run is on the CPU, where all lies already: "
+            "leave it out."
+        )
+    n, world = strategy.tensor_parallel, trainer.world_size
+    asked = f"trainer.strategy.tensor_parallel={n}"
+    if world % n:
+        raise RequestError(f"{asked} does not divide the {world} devices of trainer.devices.")
+    frozen = [part.network for part in module.objective.modules() if isinstance(part, Frozen)]
+    for network in (module.model, *frozen) if n > 1 else ():
+        reason = refusal(network, n)
+        if reason is not None:
+            raise RequestError(f"{asked}: {reason}; or take trainer=fsdp.")
