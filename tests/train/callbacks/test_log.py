@@ -1,6 +1,8 @@
 """metrics.csv: fixed columns, rows as reported, cut on resume, columns added when they appear."""
 
 import csv
+import json
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -88,3 +90,27 @@ def test_a_log_that_is_not_ours_is_refused_in_one_line(tmp_path, raw):
     (tmp_path / "metrics.csv").write_bytes(raw)
     with pytest.raises(RequestError, match=r"metrics\.csv is damaged or not ours"):
         read_rows(tmp_path / "metrics.csv")
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_both_files_have_the_same_rows(run):
+    done = run(6, val_every=4, log_every=2, save_every=3)
+    assert lines(done.folder) == done.log.rows == read_rows(done.folder / "metrics.csv")
+
+
+def test_both_files_go_back_together_and_one_is_made_of_the_other(tmp_path):
+    log = Log(tmp_path)
+    for step in range(1, 6):
+        log.on_row(MAIN, None, {"step": step, "train/loss": step / 3})
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "train/lo')
+    Log(tmp_path, resumed_step=3).setup(MAIN, None, "fit")
+    assert lines(tmp_path) == read_rows(tmp_path / "metrics.csv")
+    assert [row["step"] for row in lines(tmp_path)] == [1, 2, 3]
+
+
+def test_what_json_has_no_number_for_is_text(tmp_path):
+    Log(tmp_path).on_row(MAIN, None, {"step": 1, "train/loss": math.nan, "grad_norm": math.inf})
+    assert lines(tmp_path) == [{"step": 1, "train/loss": "nan", "grad_norm": "inf"}]

@@ -18,8 +18,8 @@ COMPARED = ("train/loss", "val/loss", "val/perplexity", "val/bits_per_byte")
 class TensorBoardLogger(Tracker, loggers.TensorBoardLogger):
     """Lightning's logger in one folder; a resumed run writes a further file into it.
 
-    That file begins with the word that earlier events beyond the resumed step do not count, which
-    TensorBoard and its readers obey. Each row is on the disk before the next step begins.
+    That file begins with the word from which step on earlier events do not count, which TensorBoard
+    and its readers obey. Each row is on the disk before the next step begins.
     """
 
     def __init__(self, *, save_dir: str = ".", name: str = "tensorboard", **writer: Any) -> None:
@@ -29,7 +29,7 @@ class TensorBoardLogger(Tracker, loggers.TensorBoardLogger):
     def attach(self, run_dir: Path, resumed_step: int, say: Callable[[str], None]) -> None:
         super().attach(run_dir, resumed_step, say)
         if _files(self.log_dir):
-            self._kwargs["purge_step"] = self.resumed_step + 1
+            self._kwargs["purge_step"] = self.last_step + 1
 
     @cached_property
     def last_step(self) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -39,7 +39,8 @@ class TensorBoardLogger(Tracker, loggers.TensorBoardLogger):
         for file in _files(self.log_dir):
             with contextlib.suppress(Exception):  # a record torn by a kill ends its file
                 steps += [event.step for event in EventFileLoader(str(file)).Load()]
-        return max(step for step in steps if step <= self.resumed_step)
+        # The last row may be there in part: it is taken back and comes again.
+        return max([0, *sorted({step for step in steps if step <= self.resumed_step})[:-1]])
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:

@@ -65,6 +65,7 @@ class WandbLogger(Tracker, loggers.WandbLogger):
         self.settings = dict(settings or {})
         self._row: dict[str, Any] = {}
         self._last_step: int | None = None
+        self._stored_step = -1
 
     @staticmethod
     def check(*, log_model: Any = False, **others: Any) -> None:
@@ -160,8 +161,9 @@ class WandbLogger(Tracker, loggers.WandbLogger):
         run.save(str(there), base_path=run.dir, policy="now")
 
     def log_checkpoint(self, path: Path, step: int, *, last: bool) -> None:
-        if not (self.log_model == "all" or (self.log_model and last)):
+        if step == self._stored_step or not (self.log_model == "all" or (self.log_model and last)):
             return
+        self._stored_step = step
         import wandb
 
         run = self.experiment
