@@ -62,7 +62,7 @@ class Updater:
         norm, supervised, total = found.tolist()
         counters.supervised += int(supervised)
         factor = self.schedule.factor(counters.updates)
-        window.lr = self.peaks[0] * factor
+        window.lr = self.optimizer.defaults.get("lr", self.peaks[0]) * factor
         note = None
         if not supervised:
             counters.empty += 1
