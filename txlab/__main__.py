@@ -11,7 +11,7 @@ from pathlib import Path
 
 from txlab.core.errors import RequestError, report
 
-_UNLISTED = ("overview", "rank", "train")
+_UNLISTED = ("arm", "overview", "rank", "sweeping", "train")
 
 
 def main() -> int:

@@ -1,6 +1,7 @@
 """The typed root config: the closed list of slots, and what a run needs beside them."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from txlab.core.errors import RequestError
@@ -13,6 +14,23 @@ from txlab.objectives import NextToken, Objective
 from txlab.train.config import Train
 from txlab.train.optim import AdamW, Optim
 from txlab.train.schedule import Cosine, Schedule
+
+
+class Goal(StrEnum):
+    """Which way a figure is better."""
+
+    minimize = "minimize"
+    maximize = "maximize"
+
+
+@dataclass
+class Sweep:
+    """By what the runs of a sweep are compared; no run depends on it."""
+
+    metric: str = "val/loss"
+    """Figure of a run's summary, such as val/exact_match; what a sweeper that searches is told."""
+    goal: Goal = Goal.minimize
+    """Whether less of it is better."""
 
 
 @dataclass
@@ -45,6 +63,8 @@ class Config:
     """How the learning rate changes."""
     train: Train = field(default_factory=Train)
     """How long, how exact, how often."""
+    sweep: Sweep = field(default_factory=Sweep)
+    """With -m: by what runs are compared."""
     trainer: dict[str, Any] | None = field(
         default_factory=lambda: {"accelerator": "auto", "devices": 1}
     )

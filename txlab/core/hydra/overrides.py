@@ -155,9 +155,24 @@ def _value(word: Word, multirun: bool) -> str:
         return text.quoted(value, literal=True)
     sweep = choices(value) if multirun else [value]
     if all(kind is int for kind in kinds):
+        if multirun and "interval(" in value:
+            return _whole_interval(word, value)
         return ",".join(whole_number(part.strip()) for part in sweep)
     if any(kind is not str for kind in kinds):
         return value
     if multirun and re.fullmatch(r"(choice|glob|sort|shuffle|extend_list)\(.*\)", value):
         return value
     return ",".join(part if text.is_quoted(part) else text.quoted(part) for part in sweep)
+
+
+def _whole_interval(word: Word, value: str) -> str:
+    """A range of whole numbers: Hydra's own are of real ones unless they are cast."""
+
+    def ends(match: re.Match[str]) -> str:
+        whole = [whole_number(part.strip()) for part in match[1].split(",")]
+        if not all(re.fullmatch(r"((start|end)=)?[+-]?\d+", part) for part in whole):
+            raise RequestError(f"{word}: {word.key} takes whole numbers, so the ends must be such.")
+        return f"interval({','.join(whole)})"
+
+    inner = re.sub(r"interval\(([^()]*)\)", ends, value)
+    return inner if inner.startswith("int(") else f"int({inner})"

@@ -1,6 +1,7 @@
 """What stands in the folder of a sweep when it has ended: sweep.csv, and sweep.png to look at."""
 
 import csv
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,17 @@ _MOST_CURVES = 20
 """More than these in one picture cannot be told apart."""
 
 Outcome = dict[str, Any]
+Points = list[tuple[int, float]]
+
+
+_PLACES = ("run_dir", "resume", "logger", "sweep.metric", "sweep.goal")
+"""Keys that no result depends on; an arm may have been started with others."""
 
 
 def choices_of(outcome: Outcome) -> dict[str, str]:
-    """A run's overrides by key."""
-    return dict(word.split("=", 1) for word in outcome["overrides"] if "=" in word)
+    """A run's overrides by key, numbers in one spelling."""
+    words = (word.split("=", 1) for word in outcome["overrides"] if "=" in word)
+    return {key: _spelled(value) for key, value in words if key not in _PLACES}
 
 
 def results_of(outcome: Outcome) -> dict[str, Any]:
@@ -44,20 +51,24 @@ def write_table(folder: Path, names: Sequence[str], outcomes: Sequence[Outcome])
         writer.writeheader()
         for name, outcome, row in zip(names, outcomes, found, strict=True):
             error = {} if isinstance(outcome["result"], dict) else {"error": outcome["result"]}
-            status = {"run": name, "status": outcome["status"]}
+            status = {"run": name, "status": outcome["status"]}  # none while it is in work
             writer.writerow({**status, **choices_of(outcome), **row, **error})
 
 
 def draw(folder: Path, names: Sequence[str], outcomes: Sequence[Outcome]) -> None:
-    """Draw `sweep.png`: each run's held-out loss by step, and where it ended; none, no picture."""
+    """Draw `sweep.png`: each run's held-out loss by step, and where it ended; none, no picture.
+
+    Runs that differ by their seed alone share a colour, and a line of the right half.
+    """
     keys = varied(outcomes)
-    shown = []
+    shown: dict[str, list[Points]] = {}
     for name, outcome in zip(names, outcomes, strict=True):
         points = curve(folder / name / METRICS)
         if points and outcome["status"] == 0:
             choice = choices_of(outcome)
-            label = " ".join(f"{key}={choice[key]}" for key in keys if key in choice) or name
-            shown.append((label, points))
+            words = [f"{key}={choice[key]}" for key in keys if key in choice and key != "seed"]
+            alone = f"seed={choice['seed']}" if keys == ["seed"] and "seed" in choice else name
+            shown.setdefault(" ".join(words) or alone, []).append(points)
     if not shown:
         return
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -67,27 +78,44 @@ def draw(folder: Path, names: Sequence[str], outcomes: Sequence[Outcome]) -> Non
     figure = Figure(figsize=(13, height), layout="constrained")
     FigureCanvasAgg(figure)
     curves, ends = figure.subplots(1, 2)
-    for number, (label, points) in enumerate(shown[:_MOST_CURVES]):
-        steps, losses = zip(*points, strict=True)
-        curves.plot(steps, losses, marker=".", color=f"C{number}", label=label)
+    for number, (label, runs) in enumerate(list(shown.items())[:_MOST_CURVES]):
+        for place, points in enumerate(runs):
+            steps, losses = zip(*points, strict=True)
+            said = label if place == 0 else None
+            curves.plot(steps, losses, marker=".", color=f"C{number}", label=said)
     curves.set(xlabel="step", ylabel="held-out loss", title=folder.name)
-    ranked = sorted(enumerate(shown), key=lambda entry: -entry[1][1][-1][1])
-    for place, (number, (_, points)) in enumerate(ranked):
-        ends.plot(points[-1][1], place, "o", color=f"C{number}")
+    last = {label: [points[-1][1] for points in runs] for label, runs in shown.items()}
+    ranked = sorted(enumerate(last.items()), key=lambda entry: -statistics.fmean(entry[1][1]))
+    for place, (number, (_, losses)) in enumerate(ranked):
+        ends.plot(losses, [place] * len(losses), "o", color=f"C{number}", alpha=0.6)
+        if len(losses) > 1:
+            mean, spread = statistics.fmean(losses), statistics.stdev(losses)
+            ends.errorbar(mean, place, xerr=spread, fmt="|", color="black", capsize=4)
     ends.set_yticks(range(len(ranked)), [label for _, (label, _) in ranked])
-    ends.set(xlabel="held-out loss at the end", title="the best on top")
+    several = any(len(losses) > 1 for losses in last.values())
+    seeds = ", mean ± deviation over seeds" if several else ""
+    ends.set(xlabel="held-out loss at the end", title=f"the best on top{seeds}")
     for axes in (curves, ends):
         axes.grid(alpha=0.3)
     figure.savefig(folder / PICTURE, dpi=110)
 
 
-def curve(file: Path) -> list[tuple[int, float]]:
-    """(step, held-out loss) of a `metrics.csv`; empty where it has none."""
+def curve(file: Path, figure: str = LOSS) -> Points:
+    """(step, value) of a figure in a `metrics.csv`; empty where it has none."""
     if not file.is_file():
         return []
     with file.open(newline="", encoding="utf-8") as stream:
-        rows = [row for row in csv.DictReader(stream) if row.get(LOSS)]
-    return [(int(row["step"]), float(row[LOSS])) for row in rows]
+        rows = [row for row in csv.DictReader(stream) if row.get(figure)]
+    return [(int(row["step"]), float(row[figure])) for row in rows]
+
+
+def _spelled(value: str) -> str:
+    for kind in (int, float):
+        try:
+            return repr(kind(value))
+        except ValueError:
+            continue
+    return value
 
 
 def _is_cell(value: Any) -> bool:
