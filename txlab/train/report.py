@@ -41,6 +41,7 @@ def lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     of_them = "of them" if s["item"] == "token" else f"{s['item']}s"
     rows: list[tuple[str, str | None]] = [
         ("steps", f"{s['step']:,}, {s['updates']:,} updates{skipped}"),
+        ("stopped", s.get("stopped")),
         ("tokens", f"{s['tokens']:,}, {s['supervised']:,} {of_them} supervised"),
         ("parameters", f"{s['parameters']:,}"),
         ("train loss", _number(s, "train/loss", "{:.4f} {unit}", unit=unit)),
@@ -157,6 +158,7 @@ def summarise(run_dir: Path, module: TrainModule, facts: dict[str, Any]) -> dict
     return {
         "step": counters.step,
         "updates": counters.updates,
+        "stopped": module.stopped,
         "skipped": counters.skipped + counters.empty,
         "tokens": counters.tokens,
         "supervised": counters.supervised,
