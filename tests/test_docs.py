@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import txlab
+from txlab.core.hydra import prepare
 from txlab.core.slot import slot_at
 from txlab.nn.position.scaling import MAY, NEEDS, Scaling
 
@@ -56,7 +57,9 @@ def test_commands_compose(page):
     lines = [line for block in blocks for line in block.splitlines() if "python -m txlab" in line]
     for line in lines:
         words = [word for word in shlex.split(line)[3:] if not word.startswith("model.init_from=")]
-        if words and words[0].startswith("+recipe"):
+        if "-m" in words:
+            assert prepare([word for word in words if word != "-m"], multirun=True)
+        elif words and words[0].startswith("+recipe"):
             # Recipes that need a start, as their data: there is no run to start from.
             words[0] = {"+recipe=sft": "data=chat", "+recipe=dpo": "data=pairs"}.get(
                 words[0], words[0]

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +75,8 @@ def run(tree: DictConfig) -> float | None:
         _stop()
         if os.getpid() == main_process:
             raise Stopped from error
+        if (told := _SaveFirst.told) is not None:
+            told.requeue(told.number, None)
     return figure
 
 
@@ -135,9 +137,38 @@ def _follows() -> bool:
 
 
 def _listen() -> None:
-    """A launcher's process that is asked to stop starts no further arm."""
-    if os.getpid() != main_process and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda number, frame: _stop())
+    """A launcher's process that is asked to stop starts no further arm; a SLURM job that is to come
+    back into the queue saves first."""
+    if os.getpid() == main_process or threading.current_thread() is not threading.main_thread():
+        return
+    signal.signal(signal.SIGTERM, _on_stop)
+    if "SUBMITIT_EXECUTOR" in os.environ:
+        number = getattr(signal, f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR2')}")
+        requeue = signal.getsignal(number)
+        if callable(requeue) and not isinstance(requeue, _SaveFirst):
+            signal.signal(number, _SaveFirst(requeue))
+
+
+def _on_stop(number: int, frame: Any) -> None:
+    _stop()
+
+
+class _SaveFirst:
+    """Puts submitit's own answer to a preemption off until the arm has saved itself."""
+
+    told: "_SaveFirst | None" = None
+
+    def __init__(self, requeue: Callable[[int, Any], Any]) -> None:
+        self.requeue = requeue
+        self.number = 0
+
+    def __call__(self, number: int, frame: Any) -> None:
+        self.number = number
+        if signal.getsignal(signal.SIGTERM) is _on_stop:  # nothing trains: nothing to save
+            self.requeue(number, frame)
+        else:
+            _SaveFirst.told = self
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _stop() -> None:
