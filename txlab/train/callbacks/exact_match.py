@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, Trainer
 
+from txlab.core.files import append, rewrite
 from txlab.data.source import Data
 from txlab.models.answers import Answered, limit, solve
 from txlab.train.state import random_state, restore_random
@@ -37,7 +38,7 @@ class ExactMatch(Callback):
         if not trainer.is_global_zero or not self.file.exists():
             return
         kept = [entry for entry in read_answers(self.file) if entry["step"] <= self.resumed_step]
-        self.file.write_text(_lines(kept), encoding="utf-8")
+        rewrite(self.file, _lines(kept))
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
         n, rank, world = len(self.problems), trainer.global_rank, trainer.world_size
@@ -64,8 +65,7 @@ class ExactMatch(Callback):
         if trainer.is_global_zero:
             step = pl_module.counters.step
             entries = [self._entry(step, answer) for answer in answers[:WRITTEN]]
-            with self.file.open("a", encoding="utf-8") as stream:
-                stream.write(_lines(entries))
+            append(self.file, _lines(entries))
 
     def _entry(self, step: int, answer: Answered) -> dict[str, Any]:
         entry = {

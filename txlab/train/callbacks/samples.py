@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, Trainer
 
+from txlab.core.files import append, rewrite
 from txlab.data.tokenizer import Tokenizer
 from txlab.models.sampling import Sampling
 from txlab.models.text import generate_text
@@ -42,7 +43,7 @@ class Samples(Callback):
         if not trainer.is_global_zero or not self.file.exists():
             return
         kept = [one for one in read_samples(self.file) if one[0] <= self.resumed_step]
-        self.file.write_text("".join(_entry(*one) for one in kept), encoding="utf-8")
+        rewrite(self.file, "".join(_entry(*one) for one in kept))
 
     def on_row(self, trainer: Trainer, module: Any, row: Row) -> None:
         sharded = hasattr(trainer.strategy, "place")  # then it takes all ranks to run the model
@@ -59,8 +60,7 @@ class Samples(Callback):
             restore_random(before)
         if not trainer.is_global_zero:
             return
-        with self.file.open("a", encoding="utf-8") as stream:
-            stream.write(_entry(int(row["step"]), self.prompt + answer.text))
+        append(self.file, _entry(int(row["step"]), self.prompt + answer.text))
 
 
 def read_samples(file: Path) -> list[tuple[int, str]]:

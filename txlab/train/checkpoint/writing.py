@@ -52,7 +52,7 @@ def save(
     then, older checkpoints are intact.
     """
     writers: dict[str, Callable[[Path], Any]] = {
-        STATE: lambda file: torch.save(state, file),
+        STATE: partial(_save_state, state),
         CONFIG: lambda file: file.write_text(config, encoding="utf-8"),
     }
     for name, named in ((WEIGHTS, tensors), (ADAPTER, adapter)):
@@ -106,7 +106,7 @@ def write(
         shutil.rmtree(replaced, ignore_errors=True)
     except (OSError, RuntimeError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        why = " ".join(str(error).split())[:160]
+        why = " ".join(str(_first_of(error)).split())[:160]
         raise RunError(f"saving {target} failed ({why})") from error
     return Checkpoint(target)
 
@@ -120,6 +120,21 @@ def plain_files(
         CONFIG: lambda file: file.write_text(config, encoding="utf-8"),
     }
     return writers if tokenizer is None else {**writers, TOKENIZER: tokenizer.save}
+
+
+def _save_state(state: dict[str, Any], file: Path) -> None:
+    with file.open("wb") as stream:  # so that the system's own error is at hand
+        torch.save(state, stream)
+
+
+def _first_of(error: BaseException) -> BaseException:
+    """The system's refusal where there is one behind `error`."""
+    while not isinstance(error, OSError):
+        before = error.__cause__ or error.__context__
+        if before is None:
+            return error
+        error = before
+    return error
 
 
 def save_tensors(tensors: dict[str, Tensor], file: Path) -> None:
