@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from txlab.core.errors import RequestError, RunError
+from txlab.train.requeue import listened_to
 
 CONFIG, MODULES, OUTCOME = "config.yaml", "modules.json", "rank-{}.json"
 GRACE = 10.0
@@ -149,6 +150,8 @@ def _start(rank: int, world: int, port: int, handed: Path) -> "subprocess.Popen[
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",
+        # Within a SLURM job Lightning would take SLURM's word for how many ranks there are.
+        "TORCHELASTIC_RUN_ID": "txlab",
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     return subprocess.Popen(
@@ -178,7 +181,7 @@ def _watch(ranks: "list[subprocess.Popen[bytes]]") -> None:
 
 @contextlib.contextmanager
 def _passing_on_signals(ranks: "list[subprocess.Popen[bytes]]") -> Iterator[None]:
-    """SIGTERM and Ctrl-C go to every rank, which save and end; we only wait for that."""
+    """What asks a run to stop goes to every rank, which save and end; we only wait for that."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -188,7 +191,7 @@ def _passing_on_signals(ranks: "list[subprocess.Popen[bytes]]") -> Iterator[None
             if process.poll() is None:
                 process.send_signal(number)
 
-    before = {n: signal.signal(n, pass_on) for n in (signal.SIGINT, signal.SIGTERM)}
+    before = {n: signal.signal(n, pass_on) for n in listened_to()}
     try:
         yield
     finally:

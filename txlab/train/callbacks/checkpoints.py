@@ -8,7 +8,7 @@ from typing import Any
 from lightning.pytorch import Callback, Trainer
 
 from txlab.core.errors import RunError
-from txlab.train import checkpoint
+from txlab.train import checkpoint, requeue
 from txlab.train.checkpoint import Keep, Score
 from txlab.train.history import Row
 from txlab.train.resume import IDENTITY
@@ -29,7 +29,7 @@ class Checkpoints(Callback):
     With `keep.best` also after a validation whose figure `best` is among the best so far.
 
     SIGTERM and the first Ctrl-C finish the step, save and end the run; a second Ctrl-C ends it at
-    once.
+    once. SIGUSR1 does so too, and asks SLURM to run the job again.
     """
 
     def __init__(
@@ -58,13 +58,14 @@ class Checkpoints(Callback):
         self.saved_step = resumed_step
         self.origin = origin
         self._stop: str | None = None
+        self._again = False
         self._handlers: dict[int, Any] = {}
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         if trainer.is_global_zero:
             checkpoint.clear_leftovers(self.folder, pl_module.counters.step)
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in requeue.listened_to():
                 self._handlers[number] = signal.signal(number, self._on_signal)
 
     def on_row(self, trainer: Trainer, module: Any, row: Row) -> None:
@@ -92,9 +93,9 @@ class Checkpoints(Callback):
             return
         self.save(trainer, module)
         if self._stop is not None:
-            raise Preempted(
-                f"stopped by {self._stop} at step {step}, saved; go on with resume=auto."
-            )
+            again = self._again and trainer.is_global_zero
+            what = requeue.put_back() if again else "go on with resume=auto"
+            raise Preempted(f"stopped by {self._stop} at step {step}, saved; {what}.")
 
     def _is_among_the_best(self, trainer: Trainer, step: int) -> bool:
         """The same on every rank: the first one knows what is saved."""
@@ -150,3 +151,4 @@ class Checkpoints(Callback):
         if self._stop is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self._stop = signal.Signals(number).name
+        self._again = number == requeue.SOON
