@@ -4,15 +4,20 @@ import io
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from lightning.pytorch.loggers import Logger
 
 import txlab
+from tests.train.tiny_run import Run
 from txlab.core.errors import RequestError
-from txlab.train import loggers
+from txlab.train import curves, loggers
+from txlab.train.callbacks import Tracking
+from txlab.train.callbacks.log import read_rows
 from txlab.train.loggers import Guarded, offline_reason, tracked, wandb_arguments
-from txlab.train.trainer import make_callbacks, make_loggers
+from txlab.train.tracking import Tracker, code_state, wandb_logger
+from txlab.train.trainer import check_loggers, make_callbacks, make_loggers
 
 
 class Broken(Logger):
@@ -93,12 +98,12 @@ def test_loggers_write_into_the_run_folder(tmp_path):
         ),
     ],
 )
-def test_wrong_entries_are_refused_by_name(given, message):
+def test_wrong_entries_are_refused_by_name(given, message, tmp_path):
     with pytest.raises(RequestError, match=message):
-        make_callbacks(given)
+        make_callbacks(given, tmp_path)
 
 
-def test_early_stopping_ends_a_run_with_one_last_validation(run):
+def test_early_stopping_ends_a_run_with_one_last_validation(run, tmp_path):
     (stopping,) = make_callbacks(
         {
             "stop": {
@@ -107,7 +112,8 @@ def test_early_stopping_ends_a_run_with_one_last_validation(run):
                 "min_delta": 100.0,
                 "patience": 1,
             }
-        }
+        },
+        tmp_path,
     )
     done = run(20, val_every=3, callbacks=(stopping,))
     assert [row["step"] for row in done.log.rows if "val/loss" in row] == [3, 6]
@@ -159,3 +165,93 @@ def test_a_wandb_run_is_told_where_it_belongs():
 def test_an_agent_chooses_the_id(bare, monkeypatch):
     monkeypatch.setenv("WANDB_RUN_ID", "chosen")
     assert wandb_arguments(bare, {}, print)["id"] == "chosen"
+
+
+CALLS = [
+    *("attach", "log_hyperparams", "log_metrics", "log_table", "log_file", "log_picture"),
+    *("log_checkpoint", "log_summary", "save", "finalize"),
+]
+ASKED = ("version", "experiment", "last_step")
+
+
+def failing(at):
+    """A tracker that fails at one of its calls and notes which were made."""
+
+    def call(name):
+        def made(self, *args, **kwargs):
+            self.calls.append(name)
+            if name == at:
+                raise OSError(28, "No space left on device")
+            return 0
+
+        return made
+
+    parts = {name: call(name) for name in CALLS} | {name: property(call(name)) for name in ASKED}
+    return type("Failing", (Tracker, Logger), {**parts, "name": "failing", "calls": []})()
+
+
+@pytest.mark.parametrize("at", [*CALLS, *ASKED])
+def test_training_outlives_a_tracker_that_fails_anywhere(tmp_path, monkeypatch, at):
+    monkeypatch.setattr(curves, "pictures", lambda *args: [tmp_path / "loss.png"])
+    monkeypatch.setattr(code_state, "record", lambda *args: [tmp_path / "code.jsonl"])
+    (tmp_path / "samples.txt").write_text("--- step 2\nhey\n\n")
+    said, inner = [], failing(at)
+    guarded = Guarded("mine", inner, said.append)
+    guarded.tell(lambda tracker: tracker.attach(tmp_path, 0, said.append))
+    guarded.log_hyperparams({})
+    run = Run(tmp_path, 2, trainer={"logger": [guarded]})
+    run.callbacks.append(Tracking(tmp_path, run.checkpoints, facts={}))
+    assert run.fit().module.counters.step == 2
+    guarded.save()
+    assert guarded.version is None
+    assert said == [
+        "logger mine failed and is left out (OSError: [Errno 28] No space left on device)."
+    ]
+    assert inner.calls[-1] == at
+    assert inner.calls.count(at) == 1
+    assert [row["step"] for row in read_rows(tmp_path / "metrics.csv")] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("+logger.wandb.projekt=x", r"logger\.wandb: refused: .*projekt"),
+        ("logger.wandb.log_model=best", r"logger\.wandb: refused: log_model=best: expected"),
+        ("+logger.tensorboard.nome=x", r"logger\.tensorboard: refused: .*nome"),
+    ],
+)
+def test_wrong_words_are_refused_before_anything_is_written(word, message):
+    given = txlab.compose(["logger=[wandb,tensorboard]", word]).logger
+    with pytest.raises(RequestError, match=message):
+        check_loggers(given)
+
+
+@pytest.mark.parametrize("choice", ["csv", "wandb", "tensorboard", "[wandb,tensorboard]"])
+def test_what_can_be_chosen_is_known(choice):
+    given = txlab.compose([f"logger={choice}"]).logger
+    assert given is not None
+    assert list(given) == choice.strip("[]").split(",")
+    check_loggers(given)
+
+
+def test_a_server_that_never_answers_costs_a_bounded_time(bare, monkeypatch):
+    """The run is opened offline then, with one line; wandb itself is a stand-in here."""
+    tried = []
+
+    def init(**given):
+        tried.append((given["mode"], given["id"], given["settings"].init_timeout))
+        if given["mode"] is None:
+            raise TimeoutError("no answer")
+        return SimpleNamespace(define_metric=lambda *args, **kwargs: None)
+
+    import wandb
+
+    monkeypatch.setattr(wandb, "init", init)
+    monkeypatch.setattr(wandb, "teardown", lambda: tried.append("given up"))
+    said = []
+    logger = wandb_logger.WandbLogger(id="abc", save_dir=str(bare), settings={"init_timeout": 3})
+    logger.attach(bare, 0, said.append)
+    assert logger.experiment is logger.experiment
+    assert tried == [(None, "abc", 3), "given up", ("offline", "abc", 3)]
+    assert len(said) == 1
+    assert said[0].startswith("wandb: TimeoutError, no run could be opened on the server; it is")

@@ -22,8 +22,8 @@ class TensorBoardLogger(Tracker, loggers.TensorBoardLogger):
     and its readers obey. Each row is on the disk before the next step begins.
     """
 
-    def __init__(self, *, save_dir: str = ".", name: str = "tensorboard", **writer: Any) -> None:
-        super().__init__(save_dir, name="", version=name, default_hp_metric=False, **writer)
+    def __init__(self, *, save_dir: str = ".", name: str = "tensorboard") -> None:
+        super().__init__(save_dir, name="", version=name, default_hp_metric=False)
         self._step = 0
 
     def attach(self, run_dir: Path, resumed_step: int, say: Callable[[str], None]) -> None:

@@ -89,6 +89,9 @@ class WandbLogger(Tracker, loggers.WandbLogger):
                     f"wandb: {type(error).__name__}, no run could be opened on the server; it is "
                     f"logged offline: `wandb sync {self._save_dir}/wandb/offline-*` sends it later."
                 )
+                import wandb
+
+                wandb.teardown()  # its service still has the run, and would not open it again
                 self._offline = True
                 self._experiment = self._start("offline")
         return self._experiment
