@@ -194,7 +194,7 @@ def build_trainer(
     origin: "Origin | None" = None,
 ) -> "Trainer":
     """Lightning's Trainer with our callbacks and other people's; writes nothing yet."""
-    from txlab.train.callbacks import Checkpoints, ExactMatch, Log, Progress, Tracking
+    from txlab.train.callbacks import Checkpoints, ExactMatch, Log, Progress, Tracking, Untouched
     from txlab.train.checkpoint import Keep
     from txlab.train.strategy.checks import check_strategy
     from txlab.train.strategy.peers import shares
@@ -202,7 +202,7 @@ def build_trainer(
     from txlab.train.trainer import check_loggers, make_callbacks, make_trainer
 
     step, settings = module.counters.step, config.train
-    callbacks: list[Any] = [Log(place.path, resumed_step=step), Progress()]
+    callbacks: list[Any] = [Log(place.path, resumed_step=step), Progress(), Untouched()]
     if settings.sample is not None:
         callbacks.append(sampler(config, place, data, step))
     answers = ExactMatch(place.path, data, resumed_step=step)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,14 @@ from txlab.nn.norm import norm  # noqa: E402
 from txlab.nn.position import position  # noqa: E402
 from txlab.nn.residual import residual  # noqa: E402
 from txlab.objectives import objective  # noqa: E402
-from txlab.train.checkpoint import Checkpoint, find  # noqa: E402
+from txlab.train.callbacks.log import read_rows  # noqa: E402
+from txlab.train.checkpoint import find  # noqa: E402
+from txlab.train.compiling import BACKEND  # noqa: E402
 from txlab.train.optim import optim  # noqa: E402
 from txlab.train.recompute import prepare_blocks  # noqa: E402
 from txlab.train.state import seeded  # noqa: E402
 
+Task = dict[str, Any]
 VOCAB, ROWS = 18, 8
 SLOTS = {
     "attn": attention,
@@ -42,11 +47,11 @@ def option(slot: Any, name: str, **fields: Any) -> Any:
 
 
 def model_of(case: dict[str, Any]) -> Decoder:
-    """A decoder of two layers from `case`: options by slot, as a name or (name, fields)."""
+    """A decoder of two layers from `case`: options by slot, as a name or [name, fields]."""
     chosen: dict[str, Any] = {}
     for slot, kind in SLOTS.items():
         if slot in case:
-            name, fields = case[slot] if isinstance(case[slot], tuple) else (case[slot], {})
+            name, fields = (case[slot], {}) if isinstance(case[slot], str) else case[slot]
             chosen[slot] = option(kind, name, **fields)
     config = Decoder.Config(
         dim=16,
@@ -113,24 +118,67 @@ def run(folder: Path, case: dict[str, Any], strategy: str, resume: str | None = 
     return one.fit()
 
 
-def figures(one: Run) -> dict[str, Any]:
-    """Rows of the log and saved tensors of a run, both as they lie on the disk."""
-    found: Checkpoint = find(one.folder)
-    weights = found.adapter() if found.has("adapter.safetensors") else found.weights()
-    rows = [{key: row[key] for key in KEPT if key in row} for row in one.log.rows]
-    return {"rows": rows, "weights": weights, "moments": found.state()["optimizer"]}
+def figures(folder: Path) -> tuple[list[dict[str, float]], dict[str, torch.Tensor]]:
+    """Rows of the log of a run and the tensors that it saved last, moments among them."""
+    found = find(folder)
+    tensors = found.weights() if found.has("weights.safetensors") else {}
+    if found.has("adapter.safetensors"):
+        tensors |= found.adapter()
+    for name, state in found.state()["optimizer"].items():
+        whole = {key: value for key, value in state.items() if isinstance(value, torch.Tensor)}
+        tensors |= {f"{name}/{key}": value for key, value in whole.items()}
+    rows = read_rows(folder / "metrics.csv")
+    return [{key: row[key] for key in KEPT if key in row} for row in rows], tensors
 
 
-def main(folder: Path, tasks: list[dict[str, Any]]) -> None:
-    """Each task: name, case, strategy, and the folder of the run that it resumes, if any."""
-    torch.set_num_threads(1)
-    for task in tasks:
-        there = folder / task["name"]
+def task(case: dict[str, Any], strategy: str, name: str, resume: str | None = None) -> Task:
+    """A run for `on_ranks`: its folder's name, and the checkpoint that it goes on from, if any."""
+    return {"name": name, "case": case, "strategy": strategy, "resume": resume}
+
+
+def on_ranks(folder: Path, tasks: list[Task], world: int = 2) -> None:
+    """All `tasks`, one after the other, on `world` gloo ranks."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tasks.json").write_text(json.dumps(tasks))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    given = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(world)}
+    # As torchrun would: one start, many runs, so the environment has to stay as it is.
+    given |= {"TORCHELASTIC_RUN_ID": "tests", "GROUP_RANK": "0", "LOCAL_WORLD_SIZE": str(world)}
+    given |= {"OMP_NUM_THREADS": "1", BACKEND: "aot_eager"}
+    with (folder / "errors.txt").open("w") as errors:
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, "-W", "ignore", __file__, str(folder)],
+                env={**os.environ, **given, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
+            for rank in range(world)
+        ]
         try:
-            run(there, task["case"], task["strategy"], task.get("resume"))
+            assert not any(rank.wait(timeout=900) for rank in ranks), errors_in(folder)
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+
+
+def errors_in(folder: Path) -> str:
+    return (folder / "errors.txt").read_text()[-3000:]
+
+
+def main(folder: Path, tasks: list[Task]) -> None:
+    """The tasks of `on_ranks`, on one of the ranks."""
+    torch.set_num_threads(1)
+    for one in tasks:
+        try:
+            run(folder / one["name"], one["case"], one["strategy"], one["resume"])
         except Exception as error:
-            raise RuntimeError(f"{task['name']}: {error}") from error
+            raise RuntimeError(f"{one['name']}: {error}") from error
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text()))
+    here = Path(sys.argv[1])
+    main(here, json.loads((here / "tasks.json").read_text()))

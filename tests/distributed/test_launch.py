@@ -29,11 +29,17 @@ def there(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(there: Path, *words: str, before: list[str] | None = None) -> "subprocess.Popen[str]":
+def start(
+    there: Path,
+    *words: str,
+    before: list[str] | None = None,
+    more: dict[str, str] | None = None,
+) -> "subprocess.Popen[str]":
+    here = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "WANDB_MODE": "offline"}
     return subprocess.Popen(
         [sys.executable, "-m", *(before or []), "txlab", *words],
         cwd=there,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "WANDB_MODE": "offline"},
+        env=os.environ | here | (more or {}),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -71,6 +77,22 @@ def test_torchrun_makes_one_run(there: Path):
 
 
 @pytest.mark.slow
+def test_tasks_of_slurm_make_one_run(there: Path):
+    """Started by srun, so to say: the tasks find each other by what SLURM says of the job."""
+    slurm = {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NODELIST": "localhost"}
+    slurm |= {"SLURM_JOB_ID": str(10000 + os.getpid() % 10000), "SLURM_JOB_NAME": "tiny"}
+    slurm |= {"SLURM_NNODES": "1", "SLURM_NODEID": "0"}
+    tasks = []
+    for rank in ("0", "1"):
+        place = {"SLURM_PROCID": rank, "SLURM_LOCALID": rank}
+        tasks.append(start(there, *FAST, more=slurm | place))
+    first, second = (finished(one) for one in tasks)
+    the_run(there, 2)
+    assert first[0].count("plan  ") == 1
+    assert "plan  " not in second[0]
+
+
+@pytest.mark.slow
 def test_a_sweep_makes_one_run_a_job(there: Path):
     out, _ = finished(start(there, *FAST, "-m", "seed=1,2", "logger=wandb"))
     (sweep,) = (there / "runs").iterdir()
@@ -82,8 +104,11 @@ def test_a_sweep_makes_one_run_a_job(there: Path):
 
 
 @pytest.mark.slow
-def test_a_dead_rank_ends_the_run(there: Path):
-    process = start(there, *FAST, "train.steps=100000", "run_dir=here")
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp", "fsdp_tp"])
+def test_a_dead_rank_ends_the_run(there: Path, strategy: str):
+    """The others do not wait for it."""
+    words = ["train.steps=100000", "run_dir=here", f"trainer={strategy}"]
+    process = start(there, *FAST, *words, "model.n_heads=4", "tokenizer.vocab_size=300")
     ranks: list[psutil.Process] = []
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (there / "here/metrics.csv").exists():

@@ -20,7 +20,8 @@ _meetings = 0
 
 def started() -> bool:
     """Whether a launcher (ours, torchrun, SLURM) started this process as one of several ranks."""
-    size = os.environ.get("WORLD_SIZE") or os.environ.get("SLURM_NTASKS") or "1"
+    tasks = "1" if _interactive() else os.environ.get("SLURM_NTASKS")
+    size = os.environ.get("WORLD_SIZE") or tasks or "1"
     return bool(_rank()) and size.isdigit() and int(size) > 1
 
 
@@ -31,6 +32,7 @@ def leads() -> bool:
 
 def can_meet() -> bool:
     """Whether the launcher says where the ranks find each other."""
+    _read_slurm()
     return all(os.environ.get(name) for name in _NEEDED)
 
 
@@ -62,6 +64,35 @@ def one_by_one() -> Iterator[None]:
     yield
     if waits and leads():
         told(str, "whose turn it is")
+
+
+def _interactive() -> bool:
+    """Whether a person sits in this SLURM job: a shell is no rank, however many have room."""
+    return os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
+
+
+def _read_slurm() -> None:
+    """Say in torch's own variables what SLURM says of its tasks, where nobody else has.
+
+    The first node of the job is the meeting point, at a port that follows from the job's number.
+    """
+    here = os.environ
+    if here.get("RANK") or not here.get("SLURM_PROCID") or _interactive():
+        return
+    from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+
+    nodes = here.get("SLURM_NODELIST") or here.get("SLURM_JOB_NODELIST") or "127.0.0.1"
+    found = {
+        "RANK": here["SLURM_PROCID"],
+        "WORLD_SIZE": here.get("SLURM_NTASKS", "1"),
+        "LOCAL_RANK": here.get("SLURM_LOCALID", "0"),
+        "NODE_RANK": here.get("SLURM_NODEID", "0"),
+        "GROUP_RANK": here.get("SLURM_NODEID", "0"),
+        "MASTER_ADDR": SLURMEnvironment.resolve_root_node_address(nodes),
+        "MASTER_PORT": str(15000 + int(here.get("SLURM_JOB_ID", "0")[-4:])),
+    }
+    for name, value in found.items():
+        here.setdefault(name, value)
 
 
 def _rank() -> str | None:

@@ -105,7 +105,7 @@ def _column(linear: nn.Module, made: Split) -> None:
 
 def _row(linear: nn.Module, made: Split) -> None:
     """Cut a linear by its inputs; the sum of the ranks' outputs, and the bias once, come after."""
-    base = linear
+    base: Any = linear
     if not isinstance(linear, nn.Linear):
         base, down, up = _low_rank(linear)
         _localise(down, made.mesh, weight=1)
