@@ -59,6 +59,7 @@ KEYS = {
     "train": "steps tokens epochs val_every save_every log_every clip compile precision",
     "optim": "lr weight_decay betas role_lr layer_decay scale momentum adjust adamw_lr",
     "optim.role_lr": "embed position head norm attn ffn router adapter other",
+    "sweep": "metric goal",
     "schedule": "warmup warmup_tokens",
     "objective": "label_smoothing beta",
     "adapter": "r alpha dropout targets",
@@ -79,7 +80,7 @@ def test_keys(parent: str):
 def test_recipes_and_verbs():
     assert {"pretrain", "sft", "dpo"} <= set(RECIPES)
     known = ("list", "show", "check", "cost", "new", "generate", "evaluate", "merge", "tokenize")
-    assert {*known} <= set(verbs())
+    assert {*known, "sweep", "agent"} <= set(verbs())
 
 
 def test_exit_statuses():

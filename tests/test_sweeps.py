@@ -18,10 +18,11 @@ from tests.test_command_line import txlab
 from tests.test_plugin import run
 from txlab.core.hydra import arms
 from txlab.core.hydra.sweep_files import choices_of
+from txlab.train import checkpoint
 
 ROOT = Path(__file__).parents[1]
-FAST = ["debug=fast", "train.steps=2", "train.sample=null", "data.path=text.txt", "trainer=cpu"]
-FAST += ["data.cache_dir=cache"]
+FAST = ["debug=fast", "train.steps=2", "train.sample=null", "data.path=text.txt"]
+FAST += ["data.cache_dir=cache", "trainer.accelerator=cpu"]
 
 
 def made(there: Path) -> Path:
@@ -46,10 +47,12 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
     sweep = [*FAST, "-m", "optim.lr=1e-3", "run_dir=s"]
     search = [*FAST, "-m", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=3", "run_dir=o"]
     search += ["optim.lr=tag(log,interval(1e-4,1e-2))", "model.n_heads=4,5"]
+    saved = there / "s" / "0" / "checkpoints" / "step-000002"
     lines = {
         "first": [*sweep, "seed=1,2"],
         "refused": [*sweep, "seed=1,2,3"],
         "again": [*sweep, "seed=3,2,1", "resume=auto"],
+        "own file": [*FAST, "optim.lr=1e-3", "seed=1", f"resume={saved}"],
         "metric": [*sweep, "seed=3,2,1", "resume=auto", "sweep.metric=val/accuracy"],
     }
     if find_spec("hydra_plugins") and find_spec("hydra_plugins.hydra_optuna_sweeper"):
@@ -71,6 +74,14 @@ def test_a_sweep_goes_on_with_what_is_not_done(told: tuple[Path, dict[str, str]]
         assert f"seed={saved['seed']}" in outcome["overrides"]
     assert "3 ± " not in said["first"]
     assert re.search(r"^│ 3 │ .* ± ", said["again"].split("over seeds")[1], re.MULTILINE)
+
+
+def test_what_a_sweep_writes_can_be_named_on_the_command_line(told: tuple[Path, dict[str, str]]):
+    """HYD-01: no name of ours has a letter that Hydra's grammar or a shell reads otherwise."""
+    there, said = told
+    assert status_of(said["own file"]) == 0, said["own file"]
+    names = [path.name for path in (there / "s").rglob("*")]
+    assert [name for name in names if not re.fullmatch(r"[\w.-]+", name)] == []
 
 
 def test_a_figure_that_is_not_there_is_no_failure_of_runs_that_are_done(
@@ -124,9 +135,10 @@ def start(there: Path, *words: str) -> "subprocess.Popen[str]":
     )
 
 
-def until(there: Path, pattern: str, count: int) -> None:
+def until(process: "subprocess.Popen[str]", there: Path, pattern: str, count: int) -> None:
+    """Wait for files; AssertionError where the process ends before."""
     deadline = time.monotonic() + 240
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and process.poll() is None:
         if len(list(there.glob(pattern))) >= count:
             return
         time.sleep(0.1)
@@ -158,6 +170,21 @@ def test_arms_in_other_processes_tell_what_became_of_them(launcher: str, there: 
 
 
 @pytest.mark.slow
+def test_ranks_may_be_tasks_of_a_job(there: Path):
+    """As on several machines: SLURM starts the ranks, each of which has the launcher's word."""
+    pytest.importorskip(LAUNCHERS["submitit_local"][0])
+    words = ["hydra/launcher=submitit_local", "hydra.launcher.tasks_per_node=2", "run_dir=s"]
+    words += ["trainer=ddp", "trainer.devices=2", "seed=1,2"]
+    done = txlab(*FAST, "-m", *words, cwd=there)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
+    assert [o["status"] for _, o in arms.found(there / "s")] == [0, 0]
+    for folder in (there / "s" / "0", there / "s" / "1"):
+        assert len(checkpoint.find(folder).state()["random"]) == 2  # of two ranks
+    again = txlab(*FAST, "-m", *words, "resume=auto", cwd=there)
+    assert again.returncode == 0, (again.stdout + again.stderr)[-2000:]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["basic", "joblib"])
 def test_a_stopped_sweep_saves_its_arms_and_goes_on(launcher: str, there: Path):
     words = [] if launcher == "basic" else [f"hydra/launcher={launcher}", *LAUNCHERS[launcher][1]]
@@ -166,7 +193,7 @@ def test_a_stopped_sweep_saves_its_arms_and_goes_on(launcher: str, there: Path):
     at_once = 1 if launcher == "basic" else 2
     sweep = ["-m", *words, "seed=1,2,3", "run_dir=s"]
     process = start(there, *sweep, "train.steps=100000")
-    until(there, "s/*/metrics.csv", at_once)
+    until(process, there, "s/*/metrics.csv", at_once)
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=240)
@@ -185,7 +212,7 @@ def test_a_preempted_job_saves_and_comes_back(there: Path):
     pytest.importorskip(LAUNCHERS["submitit_local"][0])
     sweep = ["-m", "hydra/launcher=submitit_local", "seed=1", "train.steps=300", "run_dir=s"]
     process = start(there, *sweep)
-    until(there, "s/0/metrics.csv", 1)
+    until(process, there, "s/0/metrics.csv", 1)
     tasks = [
         child
         for child in psutil.Process(process.pid).children(recursive=True)
@@ -209,7 +236,7 @@ def test_a_killed_sweep_goes_on_from_its_checkpoints(there: Path):
     """SIGKILL: the arm that was in work ends as an unbroken one does, bit for bit."""
     sweep = ["-m", "seed=1,2", "train.steps=60", "train.save_every=5", "run_dir=s"]
     process = start(there, *sweep)
-    until(there, "s/1/checkpoints/step-*/COMPLETE", 1)
+    until(process, there, "s/1/checkpoints/step-*/COMPLETE", 1)
     process.kill()
     process.communicate()
     done = txlab(*FAST, *sweep, "resume=auto", cwd=there)
@@ -225,7 +252,7 @@ def test_a_killed_sweep_goes_on_from_its_checkpoints(there: Path):
 
 @pytest.mark.slow
 def test_two_runs_of_two_ranks_are_two_folders_two_tracked_runs_and_four_workers(there: Path):
-    words = ["trainer=ddp", "trainer.devices=2", "trainer.accelerator=cpu", "logger=wandb"]
+    words = ["trainer=ddp", "trainer.devices=2", "logger=wandb"]
     environment = {"WANDB_MODE": "offline"}
     os.environ |= environment
     try:

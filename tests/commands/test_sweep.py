@@ -64,7 +64,8 @@ def test_what_the_agent_passes_composes(written: Any):
 
 def test_ranges_are_distributions_of_the_kind_of_the_key(written: Any, capsys: Any):
     sweep = written(
-        "+recipe=pretrain model.attn=choice(mha,gqa) optim.lr=tag(log,interval(1e-4,1e-2))",
+        "+recipe=pretrain model.attn=choice(mha,gqa) model.ffn=glob(*glu)",
+        "optim.lr=tag(log,interval(1e-4,1e-2))",
         "model.dropout=interval(0,0.2) model.n_layers=interval(2,8) train.keep_last=range(1,4)",
         "data.batch_size=tag(log,interval(4,64)) method=bayes early_terminate=3 run_cap=20",
         "metric=val/perplexity goal=maximize",
@@ -72,6 +73,7 @@ def test_ranges_are_distributions_of_the_kind_of_the_key(written: Any, capsys: A
     assert sweep["method"] == "bayes"
     assert sweep["parameters"] == {
         "model.attn": {"values": ["mha", "gqa"]},
+        "model.ffn": {"values": ["swiglu", "geglu", "reglu"]},
         "optim.lr": {"distribution": "log_uniform_values", "min": 0.0001, "max": 0.01},
         "model.dropout": {"distribution": "uniform", "min": 0.0, "max": 0.2},
         "model.n_layers": {"distribution": "int_uniform", "min": 2, "max": 8},
@@ -103,6 +105,7 @@ def test_what_is_written_is_what_the_package_of_wandb_accepts(written: Any):
         ("+recipe=pretrain model.n_layers=interval(1.5,4) method=random", "takes whole numbers"),
         ("+recipe=pretrain model.dropout=interval(0,2) method=random", "dropout"),
         ("+recipe=pretrain seed=1,2 early_terminate=0", "early_terminate=0: expected at least 1"),
+        ("+recipe=pretrain trainer=glob(*)", "stands for no option of a slot"),
         ("+recipe=pretrain seed=1,2 method=grit", "method=grit: expected one of grid"),
         ("+recipe=pretrain seed=1,2 hydra/launcher=joblib", "is for -m"),
         ("+recipe=pretrain model.attn=mha,gqx", "gqx"),

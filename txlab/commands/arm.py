@@ -41,10 +41,11 @@ def run(tree: DictConfig) -> float | None:
         config = typed(tree)
     except RequestError as error:
         problem = error
-    if config is not None and _follows():
-        from txlab.run import train
+    if _follows():
+        if config is not None and _told_to_run():
+            from txlab.run import train
 
-        train(config)  # on rank 0's config, and in its folder
+            train(config)  # on rank 0's config, and in its folder
         return None
     key = arms.identity(config) if config else arms.identity_of_refused(tree)
     if context.sweep.subdir == ".":
@@ -53,10 +54,12 @@ def run(tree: DictConfig) -> float | None:
         folder = arms.claimed_as_named(Path(context.runtime.output_dir), key, words)
     with arms.held(folder) as mine:
         before = arms.read(folder) or {}
+        is_done = before.get("status") == 0 and config is not None
+        _told_to_run(mine and not is_done and config is not None)
         if not mine:
             print(f"run {folder.name} is in work in another process: left to it", flush=True)
             return None
-        if before.get("status") == 0 and problem is None and config is not None:
+        if is_done and config is not None:
             print(f"run {folder.name} is done already: kept", flush=True)
             return _figure(before, config)
         arms.record(folder, key, words)
@@ -129,11 +132,20 @@ def _follows() -> bool:
     from txlab.train import ranks
 
     submitit = sys.modules.get("submitit")
-    if submitit is not None and "SUBMITIT_EXECUTOR" in os.environ:
+    if submitit is not None and os.environ.get("SUBMITIT_EXECUTOR") == "local":
         here = submitit.JobEnvironment()
-        if here.num_tasks > 1 and "RANK" not in os.environ:
-            submitit.helpers.TorchDistributedEnvironment().export(set_cuda_visible_devices=False)
+        if here.num_tasks > 1:  # as torchrun would say it
+            submitit.helpers.TorchDistributedEnvironment().export(False, overwrite=True)
+            os.environ["NODE_RANK"] = os.environ["GROUP_RANK"] = str(here.node)
     return ranks.started() and not ranks.leads()
+
+
+def _told_to_run(runs: bool = False) -> bool:
+    """What rank 0 has made of the arm, on every rank: the others must not wait for one that is
+    done."""
+    from txlab.train import ranks
+
+    return ranks.told(lambda: str(runs), "whether to run") == str(True)
 
 
 def _listen() -> None:

@@ -61,22 +61,30 @@ def _is_basic(words: Sequence[str]) -> bool:
 
 @contextmanager
 def _passing_on_stops(basic: bool) -> Iterator[None]:
-    """SIGTERM ends a sweep: arms save themselves, here or in the processes of a launcher."""
+    """SIGTERM and Ctrl-C end a sweep: arms save themselves, here or in a launcher's processes.
+
+    A second Ctrl-C does not wait for them.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    told: list[int] = []
 
     def stop(number: int, frame: Any) -> None:
         if basic:
             raise arm.Stopped
+        if number == signal.SIGINT and told:
+            raise KeyboardInterrupt
+        told.append(number)
         import psutil
 
         for child in psutil.Process().children(recursive=True):
             with suppress(psutil.NoSuchProcess):
                 child.send_signal(signal.SIGTERM)
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

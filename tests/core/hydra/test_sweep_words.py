@@ -19,6 +19,7 @@ def check(*words: str) -> None:
         ["seed=1,2"],
         ["model.attn=mha,gqa", "optim.lr=1e-3,1e-4"],
         ["seed=range(1,1001)"],
+        ["model.attn=glob(m*)"],
         ["seed=1,2", "hydra.launcher.n_jobs=2"],
         ["run_dir=new", "seed=1,2", "resume=auto"],
     ],

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from hydra.core.override_parser.types import IntervalSweep, Override
+from hydra.core.override_parser.types import Glob, IntervalSweep, Override
 
 from txlab.core.errors import RequestError
+from txlab.core.slot import SLOTS
 
 
 def parameter(word: Override) -> dict[str, Any]:
@@ -12,9 +13,15 @@ def parameter(word: Override) -> dict[str, Any]:
 
     Of a key that takes whole numbers alone, only whole numbers are drawn.
     """
+    key, given = word.get_key_element(), word.value()
+    if isinstance(given, Glob):
+        names = given.filter(list(SLOTS[key].options)) if key in SLOTS else []
+        if not names:
+            raise RequestError(f"{word.input_line} stands for no option of a slot: list them.")
+        return {"values": names}
     if word.is_discrete_sweep():
         return {"values": [_typed(value) for value in word.sweep_string_iterator()]}
-    space = word.value()
+    space = given
     assert isinstance(space, IntervalSweep)
     assert space.start is not None
     assert space.end is not None

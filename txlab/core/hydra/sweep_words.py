@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, RangeSweep
+from hydra.core.override_parser.types import Glob, Override, RangeSweep
 
 from txlab.core.errors import RequestError
 from txlab.core.hydra import arms, overrides
@@ -136,6 +136,8 @@ def _check_installed(group: str, name: str | None, names: dict[str, tuple[str, s
 
 def _count(word: Override) -> int:
     value = word.value()
+    if isinstance(value, Glob):  # what it stands for is known once Hydra looks
+        return 1
     if isinstance(value, RangeSweep):
         assert value.start is not None
         assert value.stop is not None
