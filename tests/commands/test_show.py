@@ -157,3 +157,19 @@ def test_data_in_the_tokens_of_a_model(capsys: Any, tmp_path: Path):
 def test_bad_words(words: list[str], said: str):
     with pytest.raises(RequestError, match=said):
         main(words)
+
+
+def test_coordinates(capsys: Any, tmp_path: Path):
+    """Figures of each width with the power they follow, beside the standard parametrisation's."""
+    words = ["model.init=mup", "model.init.base_dim=16", "model.dim=16", "model.n_heads=1"]
+    words += ["optim.scale=mup", "model.n_layers=1", "widths=16,32", "steps=1", "seeds=1"]
+    main(["coordinates", *words, f"out={tmp_path / 'mup.png'}"])
+    lines = capsys.readouterr().out.splitlines()
+    title = "model.init=mup, optim.scale=mup: mean |activation| after 1 updates at the peak rate"
+    assert lines[0] == title
+    assert lines[1].split() == ["width", "16", "32", "slope"]
+    assert [line.split()[0] for line in lines[2:4]] == ["layers.0", "logits"]
+    assert lines[4].startswith("standard: model.init=gpt2, optim.scale=none: ")
+    assert (tmp_path / "mup.png").stat().st_size > 10_000
+    with pytest.raises(RequestError, match=r"name a \.png file that does not exist yet"):
+        main(["coordinates", *words, f"out={tmp_path / 'mup.png'}"])

@@ -1,9 +1,10 @@
-"""Show one option, the composed run, its data, its learning rate or how its tensors start.
+"""Show one option, the composed run, its data, its learning rate, how its tensors start and grow.
 
 python -m txlab show model.attn=gqa
 python -m txlab show config +recipe=pretrain model.attn=mqa
 python -m txlab show data|schedule|init +recipe=pretrain
 python -m txlab show schedule schedule=wsd train.steps=1000 out=lr.png
+python -m txlab show coordinates model.init=mup optim.scale=mup widths=64,128,256 out=mup.png
 """
 
 import dataclasses
@@ -12,6 +13,7 @@ import re
 from pathlib import Path
 
 from txlab.core import docs, plugins
+from txlab.core.arguments import parse
 from txlab.core.errors import RequestError
 from txlab.core.hydra import compose, prepare, registry, to_yaml
 from txlab.core.slot import Slot, slot_at
@@ -20,6 +22,7 @@ from txlab.core.slot import Slot, slot_at
 def main(words: list[str]) -> None:
     """Print what the first word names; overrides may follow."""
     views = {"config": _config, "data": _data, "schedule": _schedule, "init": _init}
+    views["coordinates"] = _coordinates
     first, rest = (words[0], words[1:]) if words else ("", [])
     if first in views:
         views[first](rest)
@@ -72,9 +75,7 @@ def _schedule(words: list[str]) -> None:
 
     outs = [word.removeprefix("out=") for word in words if word.startswith("out=")]
     words = [word for word in words if not word.startswith("out=")]
-    target = Path(outs[-1]) if outs else None
-    if target is not None and (target.suffix != ".png" or target.exists()):
-        raise RequestError(f"out={target}: name a .png file that does not exist yet.")
+    target = _picture(outs[-1]) if outs else None
     config = compose(words)
     total = config.train.steps
     if total is None:
@@ -95,6 +96,30 @@ def _schedule(words: list[str]) -> None:
         print(f"{update:>8}  lr {config.optim.lr * factors[update]:.3e}  {bar}")
     if target is not None:
         _draw(target, config.schedule.name, [config.optim.lr * factor for factor in factors])
+
+
+def _picture(out: str) -> Path:
+    target = Path(out)
+    if target.suffix != ".png" or target.exists():
+        raise RequestError(f"out={target}: name a .png file that does not exist yet.")
+    return target
+
+
+def _coordinates(words: list[str]) -> None:
+    from txlab.train import coordinates
+
+    arguments, overrides = parse(coordinates.Arguments, words, rest=True)
+    target = None if arguments.out is None else _picture(arguments.out)
+    widths, panels = arguments.sizes(), {}
+    for title, config in coordinates.compared(compose(overrides)).items():
+        panels[title] = coordinates.coordinates(
+            config, widths, steps=arguments.steps, seeds=arguments.seeds
+        )
+        print(f"{title}: mean |activation| after {arguments.steps} updates at the peak rate")
+        print("\n".join(coordinates.table(widths, panels[title])), flush=True)
+    if target is not None:
+        coordinates.draw(target, widths, panels)
+        print(f"picture: {target}")
 
 
 def _draw(target: Path, name: str, rates: list[float]) -> None:

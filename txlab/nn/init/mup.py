@@ -15,8 +15,8 @@ class MuPInit(Init):
     Yang et al. 2022, table 8: hidden matrices have variance proportional to 1 / width, the head's
     input is multiplied by base_dim / dim, embedding and head keep their variance, so a tied head
     fits. Widen a model by more heads at the same head_dim: scores keep their 1 / sqrt(head_dim).
-    The learning rate of hidden matrices, base_dim / dim times the base model's with Adam, is not
-    set by this option: scale optim.lr by hand until optimizers have groups for it.
+    Rates are the other half: optim.scale=mup multiplies those of hidden matrices (Adam's by
+    base_dim / dim), and `show coordinates` tells whether all of it holds.
     """
 
     @dataclass
