@@ -31,7 +31,10 @@ class Batch(TypedDict):
 
 
 def token_count(batch: Batch) -> Tensor:
-    """Tokens of a batch, padding left out; on the batch's device."""
+    """Tokens of a batch, padding and fillers left out; on the batch's device."""
+    if "items" in batch:
+        real = (batch["items"] >= 0)[:, None].expand(batch["tokens"].shape[:2])
+        return (real & batch["valid"] if "valid" in batch else real).sum()
     if "valid" in batch:
         return batch["valid"].sum()
     return batch["tokens"].new_tensor(batch["tokens"].numel())

@@ -75,11 +75,16 @@ def collate(rows: Sequence[Batch]) -> Batch:
 
 
 def unsupervised(batch: Batch, first: int) -> Batch:
-    """The same batch, its rows from number `first` on without label or item: they only fill it."""
+    """The same batch, its rows from number `first` on without label or item: they only fill it.
+
+    A batch of fillers alone says so even where it had no items, so that its tokens are not counted.
+    """
     labels = batch["labels"].clone()
     labels[first:] = IGNORE
     filled: Batch = {**batch, "labels": labels}
     if "items" in batch:
         filled["items"] = batch["items"].clone()
         filled["items"][first:] = -1
+    elif not first:
+        filled["items"] = labels.new_full((len(labels),), -1)
     return filled

@@ -134,7 +134,8 @@ class TrainModule(LightningModule):
 
     def training_step(self, micro_batches: Sequence[Batch], batch_idx: int) -> None:
         count = torch.stack([self.objective.count(batch) for batch in micro_batches]).sum()
-        both = torch.stack([count, sum(map(token_count, micro_batches), torch.zeros_like(count))])
+        n_tokens = [token_count(batch) for batch in micro_batches]
+        both = torch.stack([count, torch.stack(n_tokens).sum().to(count)])
         both = self.peers.total(both)
         count, tokens = both[0], int(both[1])
         scale = self.peers.size / count.clamp(min=1)  # the strategy takes the mean of the ranks
@@ -144,7 +145,8 @@ class TrainModule(LightningModule):
             loss = self.objective(self.model, batch)
             self.window.sums.add({"loss": (loss.sum, loss.count), **loss.metrics})
             total = total + loss.sum.detach()
-            loads = tuple(map(torch.add, loads, loss.loads)) if loads else loss.loads
+            mine = tuple(load * (n_tokens[i] > 0) for load in loss.loads)  # of a filler: none
+            loads = tuple(map(torch.add, loads, mine)) if loads else mine
             with self._outside_autocast(), self._sync_gradients(i == len(micro_batches) - 1):
                 self.manual_backward(loss.sum * scale)
         if finish := getattr(self.trainer.strategy, "finish_gradients", None):
