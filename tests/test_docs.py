@@ -10,6 +10,7 @@ import txlab
 from txlab.core.hydra import prepare
 from txlab.core.slot import slot_at
 from txlab.nn.position.scaling import MAY, NEEDS, Scaling
+from txlab.train.config import PRECISIONS
 
 DOCS = Path(__file__).parents[1] / "docs"
 POSITIONS = (DOCS / "positions.md").read_text(encoding="utf-8")
@@ -31,6 +32,15 @@ def test_every_position_says_what_happens_past_its_length():
 def test_every_tokenizer_says_what_it_loses():
     told = rows((DOCS / "tokenizers.md").read_text(encoding="utf-8"), "tokenizer")
     assert {name.partition("`")[0] for name in told} == set(slot_at("tokenizer").options)
+
+
+def test_every_callback_and_precision_is_told():
+    told = rows((DOCS / "callbacks.md").read_text(encoding="utf-8"), "callbacks")
+    presets = DOCS.parent / "conf" / "callbacks"
+    assert set(told) == {path.stem for path in presets.glob("*.yaml")}
+    told = rows((DOCS / "precision.md").read_text(encoding="utf-8"), "train.precision")
+    assert tuple(told) == ("32-true", "bf16-mixed", "16-mixed", "bf16-true", "64-true")
+    assert set(told) == set(PRECISIONS)
 
 
 def test_every_data_option_has_its_page():

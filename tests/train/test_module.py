@@ -18,7 +18,7 @@ def test_a_step_is_the_same_however_it_is_split(run):
     whole = run(3)
     for sizes in [(3, 1), (1, 1, 2)]:
         parts = run(3, make=lambda step, sizes=sizes: split(rows_of(step), *sizes))
-        for name in ("train/loss", "train/nll", "grad_norm", "tokens", "val/loss"):
+        for name in ("train/loss", "train/nll", "grad_norm", "tokens", "val/loss", "lr", "updates"):
             assert parts.log.column(name) == pytest.approx(whole.log.column(name), rel=1e-5)
         for name, tensor in parts.weights().items():
             torch.testing.assert_close(tensor, whole.weights()[name], rtol=1e-4, atol=1e-5)
