@@ -61,6 +61,15 @@ def test_a_missing_package_is_named_by_its_extra(
         check("seed=1,2", word)
 
 
+def test_slurm_is_started_where_there_is_slurm(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(RequestError, match=r"there is no srun here.*submitit_local"):
+        check("seed=1,2", "hydra/launcher=slurm")
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    check("seed=1,2", "hydra/launcher=slurm")
+
+
 def test_more_jobs_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)

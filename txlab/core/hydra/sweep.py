@@ -67,7 +67,9 @@ def print_table(names: Sequence[str], outcomes: Sequence[Outcome], sweep: Begun)
         if word := _state(outcome):
             cells = [word] + [""] * (len(figures) - 1) if figures else []
         rows.append([name, *(_short(choice.get(key, "")) for key in varied), *cells])
-    _print(f"{len(outcomes)} runs", ["run", *varied], figures, rows)
+    _print(
+        "1 run" if len(outcomes) == 1 else f"{len(outcomes)} runs", ["run", *varied], figures, rows
+    )
     groups = sweep_seeds.groups(outcomes)
     if groups:
         keys = [key for key in varied if key != sweep_seeds.SEED]

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -131,6 +132,11 @@ def _check_installed(group: str, name: str | None, names: dict[str, tuple[str, s
     if not there:
         raise RequestError(
             f"{group}={name} needs a package that is not installed: pip install 'txlab[{extra}]'."
+        )
+    if name in ("slurm", "submitit_slurm") and shutil.which("srun") is None:
+        raise RequestError(
+            f"{group}={name}: there is no srun here: start it on a machine of the cluster, or try "
+            "it out with submitit_local."
         )
 
 
