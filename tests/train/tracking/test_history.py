@@ -104,3 +104,15 @@ def test_checkpoints_are_artifacts_when_asked(tracked, given, kept):
         staged = checkpoint.Checkpoint(run / "wandb" / "staged" / f"step-{step:06d}")
         staged.verify_all()
         assert all(str(staged.path) in local for local in paths.values())
+
+
+def test_texts_of_steps_that_are_run_again_are_there_once(tracked, tmp_path):
+    """TensorBoard's reader would show texts twice: they must be gone from the file."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "samples.txt").write_text("--- step 3\none\n\n--- step 6\ntwo\n\n")
+    run = tracked(6, save_every=4, keep_last=9).folder
+    shutil.rmtree(run / "checkpoints" / "step-000006")
+    tracked(6, resume=checkpoint.find(run / "checkpoints" / "step-000004"))
+    texts = histories.tensorboard(run).Tensors("samples/text_summary")
+    assert [event.step for event in texts] == [3, 6]
+    assert [s for s, row in histories.wandb(run).items() if "samples.nrows" in row] == [3, 6]

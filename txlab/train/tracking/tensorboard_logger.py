@@ -1,8 +1,7 @@
 """TensorBoard: event files in `RUN/tensorboard`, by our steps."""
 
-import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +17,23 @@ COMPARED = ("train/loss", "val/loss", "val/perplexity", "val/bits_per_byte")
 class TensorBoardLogger(Tracker, loggers.TensorBoardLogger):
     """Lightning's logger in one folder; a resumed run writes a further file into it.
 
-    That file begins with the word from which step on earlier events do not count, which TensorBoard
-    and its readers obey. Each row is on the disk before the next step begins.
+    What is run again is cut from the earlier files, and a TensorBoard that has read it is told to
+    forget it. Each row is on the disk before the next step begins.
     """
 
     def __init__(self, *, save_dir: str = ".", name: str = "tensorboard") -> None:
         super().__init__(save_dir, name="", version=name, default_hp_metric=False)
-        self._step = 0
+        self._step = self._last_step = 0
 
     def attach(self, run_dir: Path, resumed_step: int, say: Callable[[str], None]) -> None:
         super().attach(run_dir, resumed_step, say)
         if _files(self.log_dir):
-            self._kwargs["purge_step"] = self.last_step + 1
+            self._last_step = go_back(Path(self.log_dir), resumed_step)
+            self._kwargs["purge_step"] = self._last_step + 1
 
-    @cached_property
-    def last_step(self) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
-        from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-
-        steps = [0]
-        for file in _files(self.log_dir):
-            with contextlib.suppress(Exception):  # a record torn by a kill ends its file
-                steps += [event.step for event in EventFileLoader(str(file)).Load()]
-        # The last row may be there in part: it is taken back and comes again.
-        return max([0, *sorted({step for step in steps if step <= self.resumed_step})[:-1]])
+    @property
+    def last_step(self) -> int:
+        return self._last_step
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
@@ -90,7 +83,38 @@ class TensorBoardLogger(Tracker, loggers.TensorBoardLogger):
         self.experiment.flush()
 
 
-def _files(folder: str) -> list[Path]:
+def go_back(folder: Path, step: int) -> int:
+    """Cut the event files in `folder` behind the last whole row up to `step`; that row's step."""
+    found = [(file, *event) for file in _files(folder) for event in _events(file)]
+    # The last row may be there in part: it is cut as well, and comes again.
+    last = max([0, *sorted({at for _, _, at in found if at <= step})[:-1]])
+    begins: dict[Path, int] = {}
+    for file, begin, at in found:
+        if at > last:
+            begins.setdefault(file, begin)
+    for file, begin in begins.items():
+        half = file.with_name(f"{file.name.replace('tfevents', 'half')}.tmp")
+        half.write_bytes(file.read_bytes()[:begin])
+        half.replace(file)
+    return last
+
+
+def _events(file: Path) -> Iterator[tuple[int, int]]:
+    """(where it begins, its step) of each whole event: length, checksum, event, checksum."""
+    from tensorboard.compat.proto import event_pb2 as messages
+
+    read = getattr(messages, "Event").FromString  # noqa: B009
+    raw, place = file.read_bytes(), 0
+    while place + 12 <= len(raw):
+        (length,) = struct.unpack_from("<Q", raw, place)
+        end = place + 12 + length + 4
+        if end > len(raw):
+            return
+        yield place, read(raw[place + 12 : end - 4]).step
+        place = end
+
+
+def _files(folder: str | Path) -> list[Path]:
     return sorted(Path(folder).glob("events.out.tfevents.*"))
 
 
