@@ -56,7 +56,8 @@ KEYS = {
     "model.residual": "layer_scale drop_path",
     "data": "path field batch_size micro_batch_size val_fraction",
     "tokenizer": "vocab_size path",
-    "train": "steps tokens epochs val_every save_every log_every clip compile precision "
+    "train": "steps stop_at tokens epochs val_every save_every log_every clip compile precision "
+    "keep_last keep_best keep_every best best_mode pictures "
     "max_skipped ema ema_every ema_warmup",
     "optim": "lr weight_decay betas role_lr layer_decay scale momentum adjust adamw_lr",
     "optim.role_lr": "embed position head norm attn ffn router adapter other",
@@ -80,7 +81,18 @@ def test_keys(parent: str):
 
 def test_recipes_and_verbs():
     assert {"pretrain", "sft", "dpo"} <= set(RECIPES)
-    known = ("list", "show", "check", "cost", "new", "generate", "evaluate", "merge", "tokenize")
+    known = (
+        "list",
+        "show",
+        "check",
+        "cost",
+        "new",
+        "generate",
+        "evaluate",
+        "merge",
+        "tokenize",
+        "equal",
+    )
     assert {*known, "sweep", "agent"} <= set(verbs())
 
 

@@ -75,10 +75,14 @@ class Source:
         return fingerprint(found.adapter(), on=base)
 
     def fill(self, model: "Model") -> None:
-        """Copy the weights into `model`; RequestError where they do not fit."""
+        """Copy the weights into `model`; RequestError where they do not fit.
+
+        Only the number of tokens may be another one (`txlab.models.resize`).
+        """
+        from txlab.models.resize import resized
         from txlab.train.weights import load_tensors
 
-        load_tensors(model, self.tensors, f"model.init_from={self.path}")
+        load_tensors(model, resized(self.tensors, model), f"model.init_from={self.path}")
 
     def origin(self) -> "Origin":
         """Place and fingerprint, for a checkpoint that builds on these weights."""
@@ -117,8 +121,10 @@ def load(path: str | Path, *, merge: bool = True) -> "Model":
     config = saved_config(found.path)
     model = build(config, weights=False)
     base = start_of(found.path) if found.has(ADAPTER) and not found.has(WEIGHTS) else None
-    weights = saved_weights(found.path) if base is None else base.tensors
-    load_tensors(model, weights, str(found.path / WEIGHTS if base is None else base.path))
+    if base is None:
+        load_tensors(model, saved_weights(found.path), str(found.path / WEIGHTS))
+    else:
+        base.fill(model)
     adapter = adapter_of(model)
     if adapter is not None:
         load_adapter(model, found.adapter(), str(found.path / ADAPTER))

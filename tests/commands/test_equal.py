@@ -98,7 +98,8 @@ class Fault(Callback):
     def on_step(self, trainer, module) -> None:
         if module.counters.step == self.step:
             with torch.no_grad():
-                module.model.get_parameter(self.name)[0, 0] += self.by
+                weight = module.model.get_parameter(self.name)
+                getattr(weight, "_local_tensor", weight).view(-1)[0] += self.by
 
 
 def fault(step: int, name: str, by: float) -> str:
@@ -197,11 +198,22 @@ def test_nothing_is_left_behind(compared, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("b", ["trainer=ddp", "trainer=fsdp", "trainer=fsdp_tp"])
-def test_two_ranks_equal_one(compared, b):
-    if not (ROOT / "conf" / "trainer" / f"{b.partition('=')[2]}.yaml").exists():
-        pytest.skip("no such strategy yet")
-    status, said = compared("trainer=cpu", f"{b} trainer.devices=2 trainer.accelerator=cpu")
+@pytest.mark.parametrize("name", ["ddp", "fsdp", "fsdp_tp"])
+def test_two_ranks_equal_one(compared, name):
+    two = f"trainer={name} trainer.devices=2 trainer.accelerator=cpu"
+    status, said = compared("trainer=cpu", two, "tolerance=1e-3")
     assert status == 0, said
-    status, said = compared("trainer=cpu", f"{b} trainer.devices=2 trainer.accelerator=cpu seed=1")
+    status, said = compared(
+        "trainer=cpu", f"{two} {fault(2, 'layers.0.residual.norms.ffn.weight', 0.01)}"
+    )
     assert status == 1, said
+    assert "from step 2 on: layers.0.residual.norms.ffn.weight" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ddp", "fsdp"])
+def test_two_ranks_resumed_equal_two_that_were_not(compared, name):
+    """To the last bit."""
+    both = f"trainer={name} trainer.devices=2 trainer.accelerator=cpu model.dropout=0.1"
+    status, said = compared(both, both, "resume_at=1,3", "tolerance=0")
+    assert status == 0, said

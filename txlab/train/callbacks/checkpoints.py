@@ -88,6 +88,8 @@ class Checkpoints(Callback):
         if trainer.world_size > 1:  # told between different steps, ranks would wait for each other
             told = trainer.strategy.reduce_boolean_decision(self._stop is not None, all=False)
             self._stop = (self._stop or "another rank") if told else None
+            if told:
+                self._again = trainer.strategy.reduce_boolean_decision(self._again, all=False)
         due = self.save_every is not None and step % self.save_every == 0
         if self._stop is None and not due and not self._is_among_the_best(trainer, step):
             return

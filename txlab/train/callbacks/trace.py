@@ -15,6 +15,7 @@ from torch import Tensor
 from txlab.core.errors import RequestError
 from txlab.train.divergence import APART, ROWS, apart
 from txlab.train.history import Row
+from txlab.train.strategy.shards import all_whole
 from txlab.train.weights import adapter_tensors, differences, named_tensors
 
 LARGE = 2**30
@@ -47,7 +48,7 @@ class Trace(Callback):
         self._row: Row = {}
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
-        tensors = traced(pl_module.model)
+        tensors = traced(pl_module.model, keep=trainer.is_global_zero)
         if trainer.is_global_zero:
             self.folder.mkdir(parents=True, exist_ok=True)
             if self.against is None:
@@ -65,7 +66,7 @@ class Trace(Callback):
         if trainer.is_global_zero:
             _append(self.folder / ROWS, self._row)
         if step % self.every == 0 or step == self.steps:
-            self._take(trainer, step, traced(module.model))
+            self._take(trainer, step, traced(module.model, keep=trainer.is_global_zero))
 
     def _take(self, trainer: Trainer, step: int, tensors: Mapping[str, Tensor]) -> None:
         if not trainer.is_global_zero:
@@ -102,10 +103,14 @@ class Trace(Callback):
             print(f"record      {said} in {self.folder}", file=sys.stderr, flush=True)
 
 
-def traced(model: Any) -> dict[str, Tensor]:
-    """All tensors of a model by name, those of its adapter as `adapter.NAME`; on every rank."""
+def traced(model: Any, *, keep: bool) -> dict[str, Tensor]:
+    """All tensors of a model by name, those of its adapter as `adapter.NAME`.
+
+    Sharded ones are put together, which takes all ranks; one that does not `keep` them has none.
+    """
     adapter = adapter_tensors(model) or {}
-    return {**named_tensors(model), **{f"adapter.{name}": t for name, t in adapter.items()}}
+    found = {**named_tensors(model), **{f"adapter.{name}": t for name, t in adapter.items()}}
+    return all_whole(found, keep=keep)
 
 
 def _refuse_others(theirs: Mapping[str, Any], ours: Mapping[str, Tensor]) -> None:
