@@ -32,14 +32,27 @@ from txlab.train.state import seeded  # noqa: E402
 
 Task = dict[str, Any]
 VOCAB, ROWS = 18, 8
-SLOTS = {
+PARTS = {
     "attn": attention,
     "ffn": ffn,
     "pos": position,
     "norm": norm,
     "residual": residual,
 }
+MOE = ["moe", {"n_experts": 4, "top_k": 2, "hidden": 8, "balance_loss": 0.1, "bias_rate": 0.125}]
+NEEDS: dict[str, dict[str, Any]] = {
+    "moe": {"ffn": MOE},
+    "alibi": {"pos": "alibi", "attn": "mha"},
+    "t5": {"pos": "t5", "attn": "mha"},
+    "linear": {"attn": "linear", "pos": "none"},
+}
+"""What an option asks of the others, in a model of 4 heads."""
 KEPT = ("train/loss", "grad_norm", "val/loss", "tokens", "updates")
+
+
+def case_of(slot: str, name: str) -> dict[str, Any]:
+    """A case with that option."""
+    return NEEDS.get(name, {slot: name})
 
 
 def option(slot: Any, name: str, **fields: Any) -> Any:
@@ -49,7 +62,7 @@ def option(slot: Any, name: str, **fields: Any) -> Any:
 def model_of(case: dict[str, Any]) -> Decoder:
     """A decoder of two layers from `case`: options by slot, as a name or [name, fields]."""
     chosen: dict[str, Any] = {}
-    for slot, kind in SLOTS.items():
+    for slot, kind in PARTS.items():
         if slot in case:
             name, fields = (case[slot], {}) if isinstance(case[slot], str) else case[slot]
             chosen[slot] = option(kind, name, **fields)

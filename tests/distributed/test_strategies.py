@@ -6,19 +6,14 @@ from typing import Any
 import pytest
 import torch
 
-from tests.distributed.strategies import figures, on_ranks, run, task
-from txlab.nn.attention import attention
-from txlab.nn.ffn import ffn
-from txlab.nn.norm import norm
-from txlab.nn.position import position
-from txlab.nn.residual import residual
+from tests.distributed.strategies import MOE, PARTS, case_of, figures, model_of, on_ranks, run, task
 from txlab.objectives import objective
 from txlab.train import checkpoint
 from txlab.train.optim import optim
+from txlab.train.strategy.roles import refusal
 
 STRATEGIES = ("ddp", "fsdp", "tp")
 HEADS = ["gqa", {"n_kv_heads": 2, "qk_norm": True, "gate": True, "qkv_bias": True}]
-MOE = ["moe", {"n_experts": 4, "top_k": 2, "hidden": 8, "balance_loss": 0.1, "bias_rate": 0.125}]
 BF16 = {"train": {"precision": "bf16-mixed"}}
 Case = dict[str, Any]
 
@@ -135,35 +130,10 @@ def test_every_optimizer(tmp_path: Path, name: str):
     compared(tmp_path, {"plain": case}, close=1e-3 if name == "muon" else 1e-5)
 
 
-PARTS = {
-    "attn": attention,
-    "ffn": ffn,
-    "pos": position,
-    "norm": norm,
-    "residual": residual,
-}
-NEEDS = {
-    # what an option asks of the others, in a model of 4 heads
-    "moe": {"ffn": MOE},
-    "alibi": {"pos": "alibi", "attn": "mha"},
-    "t5": {"pos": "t5", "attn": "mha"},
-    "linear": {"attn": "linear", "pos": "none"},
-    "mha": {"attn": "mha"},
-    "flash": {"attn": "flash"},
-}
-
-
-def case_of(slot: str, name: str) -> Case:
-    return NEEDS.get(name, {slot: name})
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("slot", PARTS)
 def test_every_option_is_sharded(tmp_path: Path, slot: str):
     """FSDP2 takes every option there is; tensor parallelism those it does not refuse."""
-    from tests.distributed.strategies import model_of
-    from txlab.train.strategy.roles import refusal
-
     cases = {}
     for name in PARTS[slot].options:
         case = case_of(slot, name)

@@ -42,6 +42,10 @@ def check_strategy(trainer: Any, module: Any) -> None:
             "trainer.strategy.cpu_offload=true: this run is on the CPU, where all lies already: "
             "leave it out."
         )
+    if any(kind.__module__.startswith("bitsandbytes") for kind in type(module.optimizer).__mro__):
+        raise RequestError(
+            "optim=adamw_8bit: its library knows no shards: use optim=adamw, or trainer=ddp."
+        )
     n, world = strategy.tensor_parallel, trainer.world_size
     asked = f"trainer.strategy.tensor_parallel={n}"
     if world % n:
