@@ -11,7 +11,7 @@ from txlab.commands import agent as verb
 from txlab.commands.agent import Agent, main
 from txlab.core import agents
 from txlab.core.errors import RequestError
-from txlab.core.hydra import arms
+from txlab.core.hydra import arms, compose
 
 SWEEP = {
     "method": "grid",
@@ -99,6 +99,26 @@ def test_an_arm_that_another_agent_has_is_left_to_it(file: Path, started: list[l
     with arms.held(there):
         main([str(file), "out=s"])
     assert [line[6] for line in started] == ["optim.lr=0.1", "optim.lr=0.2", "optim.lr=0.3"]
+
+
+def test_an_arm_that_was_done_without_an_agent_is_kept(
+    file: Path, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
+):
+    """By -m into the same folder: known by its config, though no agent has written its values."""
+    asked: list[Any] = []
+
+    def next_once(sweep: Any, trials: Any, seed: int) -> dict[str, Any] | None:
+        asked.append(trials)
+        assert len(asked) < 9, "proposed for ever"
+        return next_of_grid(sweep, trials, seed)
+
+    monkeypatch.setattr(agents, "propose", next_once)
+    words = ["debug=fast", "optim.lr=0.2", "model.n_heads=4"]
+    key = arms.identity(compose(words))
+    folder = arms.claimed(file.parent / "s", key, 0, words)
+    arms.record(folder, key, words, 0, {"val/loss": 0.5})
+    assert main([str(file), "out=s"]) == 0
+    assert [line[6] for line in started] == ["optim.lr=0.1", "optim.lr=0.3"]
 
 
 def test_a_wrong_value_fails_its_arm_alone(file: Path, started: list[list[str]], capsys: Any):
