@@ -1,6 +1,7 @@
 """Parameter groups: decay by shape, rates by role, layer and width, each parameter once."""
 
 import pytest
+from torch import nn
 
 from txlab.core.errors import RequestError
 from txlab.models.decoder import Decoder
@@ -30,7 +31,7 @@ def rates(model, optim=AdamW, **fields):
 
 
 def test_matrices_come_first_and_frozen_parameters_not_at_all():
-    model = decoder(norm=LayerNorm.Config(), ffn=MoE.Config(n_experts=4))
+    model = decoder(norm=LayerNorm.Config(), ffn=MoE.Config(n_experts=4, bias=True))
     model.embed.weight.requires_grad_(False)
     optimizer = AdamW(AdamW.Config()).make(model)
     first, second = optimizer.param_groups
@@ -38,7 +39,7 @@ def test_matrices_come_first_and_frozen_parameters_not_at_all():
     assert (first["lr"], second["lr"]) == (1e-3, 1e-3)
     assert "embed.weight" not in first["param_names"]
     assert "layers.0.ffn.experts.up.weight" in first["param_names"]
-    assert "norm.bias" in second["param_names"]
+    assert {"norm.bias", "layers.0.ffn.experts.up.bias"} <= set(second["param_names"])
     without = AdamW(AdamW.Config(weight_decay=0.0)).make(model)
     assert [g["param_names"] for g in without.param_groups] == [
         g["param_names"] for g in optimizer.param_groups
@@ -61,6 +62,14 @@ def test_every_parameter_has_a_role(tied):
     found = parameter_roles(model)
     assert found["layers.0.attn.q.lora_A.default.weight"] == "adapter"
     assert found["layers.0.attn.q.base_layer.weight"] == "attn"
+
+
+def test_a_tied_tensor_is_the_embedding_whatever_it_is_called_first():
+    model = nn.Module()
+    model.head, model.embed = nn.Linear(3, 5, bias=False), nn.Embedding(5, 3)
+    assert parameter_roles(model) == {"head.weight": "head", "embed.weight": "embed"}
+    model.embed.weight = model.head.weight
+    assert parameter_roles(model) == {"head.weight": "embed"}
 
 
 def test_rates_by_role():

@@ -65,6 +65,11 @@ def test_wsd_by_hand(shape, fall, decay):
     assert found == pytest.approx([0.5, 1, 1, 1, 1, 1, *fall], abs=1e-12)
 
 
+def test_wsd_falls_at_once_where_the_warm_up_leaves_less():
+    found = factors(WSD, 10, warmup=5, decay=8, shape="linear")
+    assert found == pytest.approx([0.2, 0.4, 0.6, 0.8, 1, 0.8, 0.6, 0.4, 0.2, 0], abs=1e-12)
+
+
 def test_inverse_sqrt_by_hand():
     assert factors(InverseSqrt, 16, warmup=4)[3::4] == pytest.approx([1, 0.5**0.5, 3**-0.5, 0.5])
     wanted = [512**-0.5 * min(n**-0.5, n * 4**-1.5) for n in range(1, 17)]

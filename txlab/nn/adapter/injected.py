@@ -1,6 +1,7 @@
 """Adapters that peft puts into the linears of any model."""
 
 import contextlib
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,9 @@ from txlab.core.errors import RequestError
 from txlab.nn.adapter.adapter import Adapter
 from txlab.nn.adapter.targets import pick
 from txlab.nn.ffn.grouped import GroupedLinear
+
+# peft imports bitsandbytes where it is installed, which complains about kernels nobody asked for.
+logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 NAME = "default"
 """What peft calls the one adapter of a model, in the names of its tensors."""

@@ -51,13 +51,9 @@ def _moments() -> Any:
         raise RequestError(
             f"optim=adamw_8bit needs {LIBRARY}: pip install 'txlab[optim]', or choose optim=adamw."
         )
-    log = logging.getLogger(LIBRARY)
-    level = log.level
-    log.setLevel(logging.ERROR)  # it misses kernels of inference, which nobody asked for
-    try:
-        from bitsandbytes.optim.adamw import AdamW8bit as Theirs
-    finally:
-        log.setLevel(level)
+    # It misses kernels of inference, which nobody asked for.
+    logging.getLogger(f"{LIBRARY}.backends.cpu.ops").setLevel(logging.ERROR)
+    from bitsandbytes.optim.adamw import AdamW8bit as Theirs
 
     class Moments8bit(Theirs):
         def fill_qmap(self) -> None:
