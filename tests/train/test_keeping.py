@@ -11,6 +11,7 @@ from tests.train.tiny_run import Run
 from txlab.core.errors import RequestError, RunError
 from txlab.train import checkpoint
 from txlab.train.checkpoint import Keep, Score
+from txlab.train.report import best_kept
 
 
 def steps(folder: Path) -> list[int]:
@@ -86,6 +87,7 @@ def test_the_best_are_saved_when_they_are_validated(tmp_path, monkeypatch):
     run.fit()
     assert steps(tmp_path / "checkpoints") == [4, 6, 10]
     assert checkpoint.find(tmp_path / "best").step == 4
+    assert best_kept(tmp_path) == "step-000004, val/loss 2.0000"
 
 
 def test_a_run_that_goes_on_knows_the_best_of_before(tmp_path, monkeypatch):
@@ -112,3 +114,10 @@ def test_saving_the_best_changes_nothing(tmp_path):
     kept.checkpoints.keep = Keep(best=3)
     kept.fit()
     assert all(torch.equal(kept.weights()[k], v) for k, v in plain.weights().items())
+
+
+def test_what_is_kept_for_ever_is_saved_at_its_step(tmp_path):
+    run = Run(tmp_path, 7, save_every=5, keep_last=1)
+    run.checkpoints.keep = Keep(last=1, every=3)
+    run.fit()
+    assert steps(tmp_path / "checkpoints") == [3, 6, 7]

@@ -30,7 +30,7 @@ class Train:
     keep_best: int = 0
     """Number of checkpoints to keep that are best by `best`; saved when they are validated."""
     keep_every: int | None = None
-    """Keep, for ever, each checkpoint whose step is a multiple of this; None: none."""
+    """Save at each step that is a multiple of this, and keep that for ever; None: at none."""
     best: str = "val/loss"
     """Figure of the log that says how good a checkpoint is: ckpt=RUN/best takes the best."""
     best_mode: str = "min"
@@ -50,7 +50,7 @@ class Train:
     ema_every: int = 1
     """Updates between two of its own."""
     ema_warmup: bool = True
-    """Its n-th decay is at most (1 + n) / (10 + n), so that the first weights are soon forgotten."""
+    """Its n-th decay is at most (1 + n) / (10 + n), so the first weights are soon forgotten."""
     one_batch: bool = False
     """Train on the first step's batch again and again: a model that cannot learn it is broken."""
     compile: bool = False

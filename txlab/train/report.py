@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from txlab.nn.adapter import adapter_of
+from txlab.train import checkpoint
 from txlab.train.callbacks.log import FILE as METRICS
 from txlab.train.callbacks.log import read_rows
 from txlab.train.folder import Place
@@ -66,6 +67,7 @@ def lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("training time", _number(s, "seconds", "{:.1f} s")),
         ("peak memory", _number(s, "peak_memory_mib", "{:,.0f} MiB")),
+        ("best kept", s.get("best")),
         ("run folder", str(s["run_dir"])),
     ]
     return [(label, text) for label, text in rows if text is not None]
@@ -177,9 +179,17 @@ def summarise(run_dir: Path, module: TrainModule, facts: dict[str, Any]) -> dict
         "flops_per_token": module.flops_per_token,
         "seconds": counters.seconds,
         "peak_memory_mib": peak_memory(module.device),
+        "best": best_kept(run_dir) if module.config.keep_best else None,
         "run_dir": str(run_dir),
         "data": facts,
     }
+
+
+def best_kept(run_dir: Path) -> str | None:
+    """Name and figure of a run's best checkpoint; None where no validated one is there."""
+    found = checkpoint.best_first(checkpoint.complete(run_dir / checkpoint.FOLDER))
+    score = found[0].score if found else None
+    return None if score is None else f"{found[0].path.name}, {score.key} {score.value:.4f}"
 
 
 def _dropped(facts: dict[str, Any]) -> str:

@@ -26,7 +26,8 @@ class Preempted(RunError):
 class Checkpoints(Callback):
     """Writes `RUN/checkpoints/step-NNNNNN` every `save_every` steps and at the end.
 
-    With `keep.best` also after a validation whose figure `best` is among the best so far.
+    Every `keep.every` steps, too, and with `keep.best` after a validation whose figure `best` is
+    among the best so far.
 
     SIGTERM and the first Ctrl-C finish the step, save and end the run; a second Ctrl-C ends it at
     once. SIGUSR1 does so too, and asks SLURM to run the job again.
@@ -90,7 +91,7 @@ class Checkpoints(Callback):
             self._stop = (self._stop or "another rank") if told else None
             if told:
                 self._again = trainer.strategy.reduce_boolean_decision(self._again, all=False)
-        due = self.save_every is not None and step % self.save_every == 0
+        due = any(every and step % every == 0 for every in (self.save_every, self.keep.every))
         if self._stop is None and not due and not self._is_among_the_best(trainer, step):
             return
         self.save(trainer, module)
