@@ -30,8 +30,8 @@ def say(found: Comparison, stops: Sequence[int] = ()) -> None:
         else:
             bad = step.differs(found.tolerance)
             grid.add_row(*cells(step, found.tolerance), style="bold red" if bad else None)
-    console = Console(highlight=False)
-    console.print(grid, width=max(console.width, WIDTH))
+    wide = max(Console().width, WIDTH)
+    Console(highlight=False, width=wide).print(grid)
     for line in verdict(found, stops):
         print(line)
 
