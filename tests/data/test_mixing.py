@@ -131,7 +131,7 @@ def test_other_weights_read_the_cache(
     [
         (["a"], r"entry 1: 'a'; expected \{path: PATH"),
         ([{"path": "a", "wieght": 2}], "entry 1: unknown key 'wieght'; there are: path, weight"),
-        ([{"path": "a", "weight": 0}], "entry 1: weight=0; expected a number above 0"),
+        ([{"path": "a", "weight": -1}], "entry 1: weight=-1; expected a number, 0 or more"),
         ([{"path": "a", "weight": True}], "entry 1: weight=True"),
         ([{"path": 3}], "entry 1: path=3; expected text"),
         ([{"path": "x/a"}, {"path": "y/a.txt"}], "entry 2: there are two sources 'a'; give name="),
@@ -141,6 +141,43 @@ def test_other_weights_read_the_cache(
 def test_bad_entries_are_named(mix: list, reason: str) -> None:
     with pytest.raises(RequestError, match=rf"data\.mix, {reason}"):
         Text.Config(mix=mix)
+
+
+def test_a_source_of_weight_0_is_held_out_whole(make_text: Make, tmp_path: Path) -> None:
+    a, b = folders(tmp_path, "apples", "quinces")
+    (tmp_path / "c.txt").write_text("plums")  # far below a row
+    known = (tmp_path / "apples").rglob("*")
+    same = next(file.read_text() for file in sorted(known) if file.is_file())
+    (tmp_path / "quinces" / "known.txt").write_text(same)  # in what is trained on as well
+    made = make_text(
+        mix=[{"path": b, "weight": 0}, {"path": a}, {"path": str(tmp_path / "c.txt"), "weight": 0}],
+        batch_size=4, val_fraction=0.2, context=16,
+    )  # fmt: skip
+    facts = made.facts["sources"]
+    assert [facts[name]["train_documents"] for name in ("quinces", "c")] == [0, 0]
+    assert facts["quinces"]["val_tokens"] > 0
+    assert [*made.val_parts()] == ["quinces", "apples", "c"]
+    assert all(len(rows) for rows in made.val_parts().values())
+
+    def words(rows, indices) -> set[str]:
+        ids = [int(t) for i in indices for t in rows[i]["tokens"][rows[i]["valid"]]]
+        return set(made.tokenizer.decode(ids).split())
+
+    seen = {i for step in range(40) for i in made.step_batches().indices(step)[0]}
+    assert seen == set(range(len(made.train)))
+    trained = words(made.train, seen)
+    assert "apples" in trained
+    assert not {"quinces", "plums"} & trained
+    assert same not in made.tokenizer.decode(
+        [int(t) for i in seen for t in made.train[i]["tokens"][made.train[i]["valid"]]]
+    )
+    assert 0 < made.row_tokens <= 16
+    assert made.facts["passes"] == {"apples": 1.0}
+
+
+def test_one_source_at_least_is_trained_on() -> None:
+    with pytest.raises(RequestError, match=r"mix=.*expected a weight above 0 for one at least"):
+        Text.Config(mix=[{"path": "a", "weight": 0}])
 
 
 def test_a_mix_goes_alone() -> None:

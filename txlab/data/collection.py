@@ -46,13 +46,17 @@ class Source:
 
 
 class Collection:
-    """Documents of files, read anew (never all in memory) each time they are gone through."""
+    """Documents of files, read anew (never all in memory) each time they are gone through.
+
+    Of each source `val_fraction` is held out, of those numbered in `held_out` all there is.
+    """
 
     def __init__(
         self,
         sources: Sequence[Source],
         *,
         val_fraction: float = 0.0,
+        held_out: Sequence[int] = (),
         wanted: Filter | None = None,
         dedup: bool = False,
         on_error: OnError = OnError.error,
@@ -61,6 +65,7 @@ class Collection:
         self.path = ", ".join(source.path for source in sources)
         self.sha256 = self._digest()
         self._val_fraction = val_fraction
+        self._held_out = list(held_out)
         self._wanted = wanted or Filter()
         self._dedup, self._on_error = dedup, OnError(on_error)
 
@@ -72,6 +77,7 @@ class Collection:
             "kinds": [[(kind(f), f.suffix.lower()) for f in s.files] for s in self.sources],
             "fields": [source.field for source in self.sources],
             "val_fraction": self._val_fraction,
+            **({"held_out": self._held_out} if self._held_out else {}),
             "wanted": asdict(self._wanted),
             "dedup": self._dedup,
             "on_error": self._on_error,
@@ -90,7 +96,11 @@ class Collection:
                         raise
                     census.fault(str(error))
             census.end_source()
-        survey = census.close(self._val_fraction, dedup=self._dedup)
+        fractions = [
+            1.0 if place in self._held_out else self._val_fraction
+            for place in range(len(self.sources))
+        ]
+        survey = census.close(fractions, dedup=self._dedup)
         for source, documents in zip(self.sources, survey.documents, strict=True):
             if documents == 0:
                 said = [f"{n} {name.replace('_', ' ')}" for name, n in survey.dropped.items()]

@@ -24,7 +24,7 @@ class Part:
     path: str | None = None
     """As data.path; None: the embedded corpus."""
     weight: float = 1.0
-    """Its rows among all, in proportion to the other weights."""
+    """Its rows among all, in proportion to the other weights; 0: it is held out, all of it."""
     name: str | None = None
     """Name in facts and log; None: that of the file or folder."""
     field: str | None = None
@@ -47,8 +47,8 @@ def parts(entries: list[Any]) -> list[Part]:
                 raise RequestError(f"{where}: {key}={value!r}; expected text.")
         part = Part(**{str(key): value for key, value in entry.items()})
         weight: Any = part.weight
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < 1e9:
-            raise RequestError(f"{where}: weight={weight!r}; expected a number above 0.")
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < 1e9:
+            raise RequestError(f"{where}: weight={weight!r}; expected a number, 0 or more.")
         part.path = located(part.path)
         part.name = part.name or _name(part.path)
         if not re.fullmatch(r"[\w.-]+", part.name):

@@ -63,8 +63,8 @@ class Census:
         """What comes next is of another source."""
         self._borders.append(len(self._fates))
 
-    def close(self, val_fraction: float, *, dedup: bool) -> Survey:
-        """Decide on each record; every source holds out its own part."""
+    def close(self, fractions: Sequence[float], *, dedup: bool) -> Survey:
+        """Decide on each record; every source holds out its own part, of these fractions."""
         fates = np.frombuffer(self._fates, np.uint8).copy()
         sizes = np.frombuffer(self._sizes, np.int64)
         found = marks(self._marks)
@@ -75,7 +75,10 @@ class Census:
             fates[first] = Fate.train
             used = np.flatnonzero(fates == Fate.train)
         parts = [used[(used >= begin) & (used < end)] for begin, end in self._spans()]
-        splits = [choose(found[part], sizes[part], val_fraction) for part in parts]
+        splits = [
+            choose(found[part], sizes[part], fraction)
+            for part, fraction in zip(parts, fractions, strict=True)
+        ]
         split = _joined(splits)
         if len(parts) > 1:
             split = aligned(found[used], split)

@@ -51,7 +51,8 @@ class Text(Data):
         """Split of a data set of the hub."""
         mix: list[Any] = dataclasses.field(default_factory=list)
         """Several sources, instead of path: `[{path: a, weight: 3}, {path: b}]`, also with name,
-        field, subset, split. Rows come in the exact proportions of the weights."""
+        field, subset, split. Rows come in the exact proportions of the weights; a source of
+        weight 0 is for validation alone."""
         min_chars: int = 0
         """Shorter documents are left out and counted."""
         max_chars: int | None = None
@@ -95,7 +96,9 @@ class Text(Data):
                 not self.mix or self.batch_tokens is None, "batch_tokens", "null beside mix"
             )
             found = parts(self.mix)
-            whole_weights([part.weight for part in found])
+            weights = [part.weight for part in found if part.weight]
+            self.require(not found or bool(weights), "mix", "a weight above 0 for one at least")
+            whole_weights(weights)
             # As paths beside it are: absolute, so that a saved config means the same anywhere.
             self.mix = [
                 {**entry, **({} if part.path is None else {"path": part.path})}
@@ -134,7 +137,7 @@ class Text(Data):
             for part, n in zip(PARTS, shards, strict=True):
                 store = self._store(collection.folder(folder, place), part, n, made_of)
                 rows[part].append(self._rows(store))
-                if part == "train":
+                if part == "train" and self._weights[place]:
                     check_enough(collection.sources[place].path, rows[part][-1], self.context)
         self._of_source = {part: [len(found) for found in rows[part]] for part in PARTS}
         self._places = np.array([places(found) for found in rows["train"]], dtype=np.float64)
@@ -164,8 +167,10 @@ class Text(Data):
     def order(self) -> Order:
         if not self.config.mix:
             return super().order()
-        sizes = self._of_source["train"]
-        return Mixed(sizes, self._weights, self.config.batch_size, self.seed)
+        trained = self._trained
+        sizes = [self._of_source["train"][place] for place in trained]
+        weights = [self._weights[place] for place in trained]
+        return Mixed(sizes, weights, self.config.batch_size, self.seed)
 
     @property
     def notes(self) -> list[str]:
@@ -195,12 +200,17 @@ class Text(Data):
 
     def _mean(self, figure: int) -> float:
         """Of the sources' `places`, as often as each comes."""
-        weights = np.array(self._weights, dtype=np.float64)
-        return float(weights @ self._places[:, figure] / weights.sum())
+        weights = np.array(self._weights, dtype=np.float64)[self._trained]
+        return float(weights @ self._places[self._trained, figure] / weights.sum())
 
     @property
     def _weights(self) -> list[float]:
         return [part.weight for part in parts(self.config.mix)] or [1.0]
+
+    @property
+    def _trained(self) -> list[int]:
+        """Numbers of the sources that are not held out whole."""
+        return [place for place, weight in enumerate(self._weights) if weight]
 
     def _collection(self, cache: Path) -> tuple[Collection, dict[str, Any]]:
         """The documents to read, and what is known about their origin."""
@@ -217,6 +227,7 @@ class Text(Data):
         collection = Collection(
             found,
             val_fraction=config.val_fraction,
+            held_out=[place for place, weight in enumerate(self._weights) if not weight],
             wanted=Filter(config.min_chars, config.max_chars, config.matches),
             dedup=config.dedup,
             on_error=config.on_error,
@@ -238,7 +249,7 @@ class Text(Data):
         order = self.order() if self.config.mix else None
         if not isinstance(order, Mixed):
             return {}
-        passes = zip(self._names, order.passes(), strict=True)
+        passes = zip([self._names[place] for place in self._trained], order.passes(), strict=True)
         return {"passes": {name: round(n, 4) for name, n in passes}}
 
 
