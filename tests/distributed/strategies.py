@@ -171,7 +171,7 @@ def on_ranks(folder: Path, tasks: list[Task], world: int = 2) -> None:
             for rank in range(world)
         ]
         try:
-            assert not any(rank.wait(timeout=900) for rank in ranks), errors_in(folder)
+            assert not any(rank.wait(timeout=1800) for rank in ranks), errors_in(folder)
         finally:
             for rank in ranks:
                 rank.kill()
