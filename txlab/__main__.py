@@ -16,6 +16,9 @@ _UNLISTED = ("arm", "overview", "rank", "sweeping", "train")
 
 def main() -> int:
     """Run the command line; returns the exit status (README, "Exit status")."""
+    # Read when torch is imported, by ranks, too. Its C++ warnings advise on what txlab has chosen
+    # (`find_unused_parameters`, say); its errors come through.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
         return dispatch(sys.argv[1:])
     except KeyboardInterrupt:

@@ -60,9 +60,10 @@ def the_run(there: Path, steps: int) -> Path:
 
 
 def test_one_command_makes_one_run(there: Path):
-    """HYD-03, WB-01: also without run_dir."""
-    out, _ = finished(start(there, *FAST, "logger=wandb"))
+    """HYD-03, WB-01: also without run_dir, and without advice from torch."""
+    out, err = finished(start(there, *FAST, "logger=wandb"))
     run = the_run(there, 2)
+    assert "Warning" not in err
     assert out.count("plan  ") == 1
     assert len(list((run / "wandb").glob("offline-run-*"))) == 1
 

@@ -5,7 +5,12 @@ import logging
 import warnings
 from collections.abc import Iterator
 
-LOGGERS = ("lightning.pytorch", "lightning.fabric", "torch.distributed.tensor._redistribute")
+LOGGERS = (
+    "lightning.pytorch",
+    "lightning.fabric",
+    "torch.distributed.tensor._redistribute",
+    "torch._higher_order_ops.wrap",  # a selective recomputation under the compiler: meant so
+)
 
 
 @contextlib.contextmanager
