@@ -173,3 +173,34 @@ def test_a_checkpoint_goes_from_any_strategy_to_any_other(tmp_path: Path, adapte
         assert tensors.keys() == wanted.keys(), one["name"]
         for key, tensor in tensors.items():
             torch.testing.assert_close(tensor, wanted[key], rtol=0, atol=1e-6, msg=one["name"])
+
+
+EXACT: dict[str, tuple[str, Case]] = {
+    "masters": ("fsdp", {"train": {"precision": "bf16-true"}}),
+    "masters-cut": ("tp", {"train": {"precision": "bf16-true"}}),
+    "masters-cut-lora": ("tp", {"train": {"precision": "bf16-true"}, "adapter": "lora"}),
+    "free": ("fsdp", {"train": {"precision": "bf16-true"}, "optim": ["schedule_free", {}]}),
+    "factored": ("fsdp", {"optim": ["adafactor", {}], "tied": False}),
+    "factored-cut": ("tp", {"optim": ["adafactor", {}], "tied": False}),
+    "factored-experts": ("fsdp", {"optim": ["adafactor", {}], "ffn": MOE}),
+}
+
+
+@pytest.mark.slow
+def test_resumed_is_unbroken_to_the_bit(tmp_path: Path):
+    """On the same ranks: what sharded moments are, and their type, is what it would have been."""
+    tasks = []
+    for name, (strategy, case) in EXACT.items():
+        saving = {**case, "train": {**case.get("train", {}), "save_every": 2}, "steps": 4}
+        half = str(tmp_path / name / "checkpoints/step-000002")
+        tasks.append(task(saving, strategy, name))
+        tasks.append(task(saving, strategy, f"{name}-resumed", half))
+    on_ranks(tmp_path, tasks)
+    for name in EXACT:
+        (rows, tensors), (wanted, others) = (
+            figures(tmp_path / n) for n in (f"{name}-resumed", name)
+        )
+        assert rows == wanted[2:], name
+        assert tensors.keys() == others.keys()
+        for key, tensor in tensors.items():
+            torch.testing.assert_close(tensor, others[key], rtol=0, atol=0, msg=f"{name}: {key}")

@@ -24,7 +24,7 @@ class Masters:
             for parameter in parameters
             if parameter.requires_grad
         }
-        self._working: list[tuple[nn.Parameter, nn.Parameter]] = []
+        self._working: dict[nn.Parameter, nn.Parameter] = {}
 
     def adopt(self, optimizer: Optimizer) -> None:
         """Put the masters of rounded parameters in their places in `optimizer`, state included."""
@@ -33,16 +33,16 @@ class Masters:
 
     def of(self, parameter: nn.Parameter) -> nn.Parameter:
         """The exact values of a parameter of the model: its master, or itself."""
-        return dict(self._working).get(parameter, parameter)
+        return self._working.get(parameter, parameter)
 
     @property
     def pairs(self) -> list[tuple[nn.Parameter, nn.Parameter]]:
         """(parameter of the model, its master) of all that were rounded."""
-        return list(self._working)
+        return list(self._working.items())
 
     def collect(self) -> None:
         """Take the gradients that did not arrive by themselves, as sharded parameters' do."""
-        for parameter, master in self._working:
+        for parameter, master in self._working.items():
             if parameter.grad is not None:
                 _hand_over(parameter, master)
 
@@ -50,7 +50,7 @@ class Masters:
         """Average the gradients over all ranks, in float32 as they are; every rank calls it."""
         if not self._working:
             return
-        masters = [master for _, master in self._working]
+        masters = list(self._working.values())
         found = torch.tensor([m.grad is not None for m in masters], dtype=torch.int32)
         found = found.to(masters[0].device)
         torch.distributed.all_reduce(found)  # how many ranks have a gradient of each
@@ -65,7 +65,7 @@ class Masters:
     @torch.no_grad()
     def write_back(self) -> None:
         """Round the masters into the model."""
-        for parameter, master in self._working:
+        for parameter, master in self._working.items():
             parameter.copy_(master)
 
     def _taken(self, parameter: nn.Parameter, optimizer: Optimizer) -> nn.Parameter:
@@ -76,7 +76,7 @@ class Masters:
             master.data = master.data.to(parameter.device)
         if parameter in optimizer.state:
             optimizer.state[master] = optimizer.state.pop(parameter)
-        self._working.append((parameter, master))
+        self._working[parameter] = master
         parameter.register_post_accumulate_grad_hook(lambda p: _hand_over(p, master))
         return master
 

@@ -116,15 +116,16 @@ class TrainModule(LightningModule):
             self.masters = Masters(self.model.parameters())
 
     def configure_optimizers(self) -> Optimizer:
-        if self._unplaced is not None:
+        unplaced, self._unplaced = self._unplaced, None
+        if unplaced is not None:
             # Placing has put other tensors where the parameters were: an optimizer over those, with
             # the moments, if any, that a resumed run has brought.
             self.optimizer = self._make_optimizer(self.model)
             self.optimizer.param_groups[:] = by_mesh(self.optimizer.param_groups)
-            restore_optimizer(self.optimizer, self._unplaced, "the optimizer before placing")
-            self._unplaced = None
         if self.masters is not None:
             self.masters.adopt(self.optimizer)
+        if unplaced is not None:  # of the masters: those of rounded parameters would be rounded too
+            restore_optimizer(self.optimizer, unplaced, "the optimizer before placing")
         self.update = Updater(self.optimizer, self._schedule, self.config, self.masters)
         source = source_of(self.optimizer, self.config, self.resumed.get("averages", {}))
         self.averaging = Averaging(self.model, source, self.masters)
@@ -150,7 +151,7 @@ class TrainModule(LightningModule):
             with self._outside_autocast(), self._sync_gradients(i == len(micro_batches) - 1):
                 self.manual_backward(loss.sum * scale)
         if finish := getattr(self.trainer.strategy, "finish_gradients", None):
-            finish()
+            finish(self.masters.of if self.masters is not None else lambda p: p)
         if self._averages_itself:
             assert self.masters is not None
             self.masters.mean_over_ranks()

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, Replicate
 from torch.optim import Optimizer
 
 from txlab.train.optim.groups import Width
@@ -89,10 +90,19 @@ class Factored(Optimizer):
         if grad.ndim < 2:
             moment = state.setdefault("square", torch.zeros_like(grad)).lerp_(squares, new)
             return moment.rsqrt()
-        row, column = squares.mean(-1, keepdim=True), squares.mean(-2, keepdim=True)
+        row, column = (_added_up(squares.mean(axis, keepdim=True)) for axis in (-1, -2))
         row = state.setdefault("row", torch.zeros_like(row)).lerp_(row, new)
         column = state.setdefault("column", torch.zeros_like(column)).lerp_(column, new)
         return (row / row.mean(-2, keepdim=True)).rsqrt() * column.rsqrt()
+
+
+def _added_up(tensor: Tensor) -> Tensor:
+    """A mean of which each rank has a part, whole: as a resumed run gets it."""
+    if not isinstance(tensor, DTensor):
+        return tensor
+    return tensor.redistribute(
+        placements=[Replicate() if p.is_partial() else p for p in tensor.placements]
+    )
 
 
 def _rms(tensor: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Sharded training: parameters, gradients and moments are spread over the ranks of a mesh."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -105,11 +105,14 @@ class Mesh(ModelParallelStrategy):
             for root in self._roots:
                 root.set_requires_gradient_sync(True)
 
-    def finish_gradients(self) -> None:
-        """After a step's last backward pass: add up what tensor-parallel ranks know in part."""
+    def finish_gradients(self, moved: Callable[[nn.Parameter], nn.Parameter]) -> None:
+        """After a step's last backward pass: add up what tensor-parallel ranks know in part.
+
+        `moved`: what the optimizer moves for a parameter (its master), which has the gradient.
+        """
         for part in self._splits:
             for parameter in part.in_part():
-                gradient = parameter.grad
+                gradient = moved(parameter).grad
                 if gradient is not None:
                     local = gradient.to_local() if isinstance(gradient, DTensor) else gradient
                     local.copy_(total(local, part.mesh))

@@ -44,14 +44,21 @@ def spread(state: Mapping[str, Any], parameter: Tensor) -> dict[str, Any]:
 def like(tensor: Tensor, model: Tensor) -> Tensor:
     """`tensor`, whole on every rank, spread as `model` is; no rank is asked for anything.
 
-    State of another shape than its parameter's (row and column means, say) is whole on every rank.
+    State of another shape than its parameter's (row and column means, say) is spread along the axes
+    that both have, as when an update made it.
     """
     if not isinstance(model, DTensor) or isinstance(tensor, DTensor) or tensor.ndim == 0:
         return tensor
-    same = tensor.shape == model.shape
-    placements = model.placements if same else [Replicate()] * model.device_mesh.ndim
+    placements = [p if _fits(p, tensor, model) else Replicate() for p in model.placements]
     with torch.no_grad():
         return distribute_tensor(tensor.detach(), model.device_mesh, placements, src_data_rank=None)
+
+
+def _fits(placement: Any, tensor: Tensor, model: Tensor) -> bool:
+    """Whether `tensor` has the axis along which `placement` cuts `model`."""
+    axis = getattr(placement, "dim", None)
+    alike = tensor.ndim == model.ndim
+    return alike and axis is not None and tensor.shape[axis] == model.shape[axis]
 
 
 def by_mesh(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
