@@ -59,7 +59,9 @@ def module(step: int = 5) -> Any:
 
 
 def validate(callback: ExactMatch, at: Any, rank: int = 0, world: int = 1) -> dict[str, float]:
-    trainer: Any = SimpleNamespace(is_global_zero=rank == 0, global_rank=rank, world_size=world)
+    trainer: Any = SimpleNamespace(
+        is_global_zero=rank == 0, global_rank=rank, world_size=world, strategy=None
+    )
     callback.on_validation_epoch_end(trainer, at)
     return held_out_row(at.held_out)
 
@@ -142,7 +144,7 @@ def test_answers_are_written_cut_on_resume_and_shown(
     ]
     with file.open("a") as stream:
         stream.write('{"step": 6, "quest')  # killed there
-    first: Any = SimpleNamespace(is_global_zero=True)
+    first: Any = SimpleNamespace(is_global_zero=True, strategy=None)
     ExactMatch(tmp_path, asks(NAMES), resumed_step=3).setup(first, None, "fit")
     assert {entry["step"] for entry in read_answers(file)} == {2}
     assert len(file.read_text().splitlines()) == 7

@@ -8,7 +8,7 @@ from txlab.models.sampling import Sampling
 from txlab.train.callbacks import samples
 from txlab.train.callbacks.samples import Samples, read_samples
 
-MAIN = SimpleNamespace(is_global_zero=True)
+MAIN = SimpleNamespace(is_global_zero=True, strategy=None)
 
 
 def drawing(model, tokenizer, prompts, sampling):
