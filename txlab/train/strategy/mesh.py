@@ -22,6 +22,7 @@ from txlab.core.errors import RequestError
 from txlab.nn.collectives import total
 from txlab.objectives.frozen import Frozen
 from txlab.train.strategy.peers import Peers
+from txlab.train.strategy.reached import Reached
 from txlab.train.strategy.roles import Split, split
 
 PATIENCE = timedelta(minutes=30)
@@ -70,6 +71,7 @@ class Mesh(ModelParallelStrategy):
         self.reduce_each = reduce_each
         self._roots: list[FSDPModule] = []
         self._splits: list[Split] = []
+        self._reached: Reached | None = None
 
     def setup_environment(self) -> None:
         self._data_parallel_size = self.num_nodes * self.num_processes // self.tensor_parallel
@@ -93,6 +95,8 @@ class Mesh(ModelParallelStrategy):
             if self.tensor_parallel > 1:
                 self._splits.append(split(network, grid["tensor_parallel"]))
             self._roots.append(shard(network, grid["data_parallel"], offload=self.cpu_offload))
+        if module.config.precision != "bf16-true":  # there sums are float32, zeros are not
+            self._reached = Reached(module.model)
 
     @contextlib.contextmanager
     def block_backward_sync(self) -> Iterator[None]:
@@ -110,6 +114,8 @@ class Mesh(ModelParallelStrategy):
 
         `moved`: what the optimizer moves for a parameter (its master), which has the gradient.
         """
+        if self._reached is not None:
+            self._reached.finish(self.peers().total, self.root_device)
         for part in self._splits:
             for parameter in part.in_part():
                 gradient = moved(parameter).grad

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,6 +110,7 @@ class WandbLogger(Tracker, loggers.WandbLogger):
             "silent": mode == "offline",
         }
         settings = {key: value for key, value in ours.items() if key in known} | self.settings
+        _other_second(Path(str(self._wandb_init["dir"])), str(self._wandb_init["id"]))
         run = wandb.init(
             **self._wandb_init,
             mode=mode,
@@ -189,6 +191,12 @@ class WandbLogger(Tracker, loggers.WandbLogger):
     def finalize(self, status: str) -> None:
         if self._experiment is not None:
             self._send()
+
+
+def _other_second(folder: Path, run_id: str) -> None:
+    """Wait until no process of the run has begun in this second: folders are named by it."""
+    while any(folder.glob(f"wandb/*run-{time.strftime('%Y%m%d_%H%M%S')}-{run_id}")):
+        time.sleep(0.05)
 
 
 def _second_name(file: Path, there: Path) -> Path:

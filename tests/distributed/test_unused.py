@@ -1,0 +1,120 @@
+"""DDP-01: parts that one rank, or no rank, uses in a step; frozen ones; experts without tokens."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+ROOT = Path(__file__).parents[2]
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+
+from tests.distributed.strategies import strategy_of  # noqa: E402
+from tests.train.tiny_run import Run, decoder, rows_of, split  # noqa: E402
+from txlab.nn.ffn import MoE  # noqa: E402
+from txlab.objectives.next_token import NextToken  # noqa: E402
+from txlab.objectives.objective import Loss  # noqa: E402
+from txlab.train import checkpoint  # noqa: E402
+from txlab.train.optim import AdamW  # noqa: E402
+from txlab.train.state import seeded  # noqa: E402
+
+KINDS = ("parts", "experts")
+STRATEGIES = ("ddp", "fsdp")
+
+
+class Picky(NextToken):
+    """`extra` is used for some of the rows of rank 0; `value_head` never."""
+
+    def forward(self, model: Any, batch: Any) -> Loss:
+        loss = super().forward(model, batch)
+        tokens = batch["tokens"]
+        if hasattr(model, "extra") and bool((tokens < 8).all()) and int(tokens.sum()) % 2:
+            more = model.extra(model.embed(tokens)).float().pow(2).sum()
+            return Loss(loss.sum + more, loss.count, loss.metrics)
+        return loss
+
+
+def rows(step: int) -> Any:
+    """Tokens below 8 in the rows of rank 0, the others in those of rank 1."""
+    batch = rows_of(step)
+    batch["tokens"][:2] %= 8
+    batch["tokens"][2:] = 8 + batch["tokens"][2:] % 8
+    return batch
+
+
+def model_of(kind: str) -> Any:
+    with seeded(5):
+        if kind != "experts":
+            model: Any = decoder(tie_embeddings=False)
+            model.extra, model.value_head = nn.Linear(16, 16), nn.Linear(16, 1)
+            model.layers[0].requires_grad_(False)
+            return model
+        experts = MoE.Config(n_experts=4, top_k=1, hidden=8)
+        model = decoder(ffn=experts, tie_embeddings=False)
+    with torch.no_grad():  # rank 0's tokens have expert 0, rank 1's expert 1, and none the others
+        weight = model.embed.weight
+        weight.abs_()
+        weight[8:] *= -1
+        for block in model.layers:
+            block.ffn.router.weight.zero_()
+            block.ffn.router.weight[:2] = torch.tensor([[1.0], [-1.0]])
+    return model
+
+
+def run(folder: Path, kind: str, strategy: str) -> None:
+    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    share = 4 // world
+    Run(
+        folder,
+        4,
+        make=lambda step: split(split(rows(step), *[share] * world)[rank], *[1] * share),
+        val=0,
+        model=model_of(kind),
+        objective=Picky(NextToken.Config()),
+        optim=AdamW.Config(eps=1e-3, weight_decay=0.5),
+        trainer={"devices": world, "strategy": strategy_of(strategy, world)[0]},
+    ).fit()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unused")
+    for kind in KINDS:
+        run(folder / kind, kind, "one")
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*start, __file__, str(folder)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=1800,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_ranks_use_may_differ(folder: Path, kind: str, strategy: str):
+    one, two = (checkpoint.find(folder / name) for name in (kind, f"{kind}-{strategy}"))
+    tensors = two.weights()
+    for name, tensor in one.weights().items():
+        torch.testing.assert_close(tensors[name], tensor, rtol=0, atol=1e-6, msg=name)
+    start = dict(model_of(kind).named_parameters())
+    if kind != "experts":
+        assert not torch.equal(tensors["extra.weight"], start["extra.weight"])
+        for name in ("value_head.weight", "layers.0.attn.q.weight"):  # not decayed either
+            assert torch.equal(tensors[name], start[name]), name
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for kind in KINDS:
+        for strategy in STRATEGIES:
+            run(Path(sys.argv[1]) / f"{kind}-{strategy}", kind, strategy)

@@ -1,0 +1,50 @@
+"""Which parameters of a sharded network the backward passes of a step have reached, on any rank."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Reached:
+    """Has FSDP2 exchange a zero where a rank does not use a parameter that another one does.
+
+    Left to itself it would exchange what each rank has, and ranks that differ would wait for ever
+    or add up parts of other tensors. What then no rank has used gets no gradient at all, as in one
+    process: with a zero its weights would decay and its moments fade.
+
+    A block must still be run by all ranks or by none: its weights are gathered when it is.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        """`network`: sharded already, so that these hooks see the gathered weights."""
+        self.network = network
+        self._names: set[str] = set()
+        self._watched: dict[str, Tensor] = {}
+        root: Any = network
+        root.set_reduce_scatter_unused_params(True)
+        blocks = {id(block) for block in getattr(network, "layers", ())}
+        for name, module in network.named_modules():
+            if module is network or id(module) in blocks:
+                module.register_forward_pre_hook(self._watcher(name))
+
+    def _watcher(self, prefix: str) -> Callable[..., None]:
+        def watch(module: nn.Module, _: Any) -> None:
+            for name, parameter in module.named_parameters(prefix):
+                if parameter.requires_grad and self._watched.get(name) is not parameter:
+                    self._watched[name] = parameter
+                    parameter.register_post_accumulate_grad_hook(
+                        lambda _, name=name: self._names.add(name)
+                    )
+
+        return watch
+
+    def finish(self, total: Callable[[Tensor], Tensor], device: torch.device) -> None:
+        """At the end of a step; `total` adds up over the ranks that hold other rows."""
+        trained = {n: p for n, p in self.network.named_parameters() if p.requires_grad}
+        own = torch.tensor([float(name in self._names) for name in trained], device=device)
+        self._names.clear()
+        for n, parameter in zip(total(own).tolist(), trained.values(), strict=True):
+            if n == 0:
+                parameter.grad = None
