@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from txlab.train.optim.closure import loss_of
 from txlab.train.optim.groups import Width, alike
 from txlab.train.optim.optimizer import ADAM, Optim, optim
 
@@ -58,10 +59,7 @@ class SignMomentum(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = loss_of(closure)
         for group in self.param_groups:
             for params in alike(p for p in group["params"] if p.grad is not None):
                 self._update(params, group)

@@ -14,6 +14,7 @@ from torch.optim.adamw import adamw
 from txlab.core.errors import RequestError
 from txlab.nn.ffn.grouped import GroupedLinear
 from txlab.train.optim.adamw import Adam
+from txlab.train.optim.closure import loss_of
 from txlab.train.optim.groups import Share, Width, grouped
 from txlab.train.optim.optimizer import optim
 from txlab.train.optim.orthogonal import orthogonalised
@@ -105,10 +106,7 @@ class MuonAdamW(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = loss_of(closure)
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None and p.numel()]
             if not group["muon"]:

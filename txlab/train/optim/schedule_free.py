@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from txlab.train.optim.adamw import Adam
+from txlab.train.optim.closure import loss_of
 from txlab.train.optim.groups import alike
 from txlab.train.optim.optimizer import optim
 
@@ -66,10 +67,7 @@ class Averaging(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = loss_of(closure)
         for group in self.param_groups:
             # Numbers, which stay exact where tensors are cast to the type of their parameter.
             counts: dict[tuple[int, float], list[nn.Parameter]] = {}

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from txlab.train.optim.closure import loss_of
 from txlab.train.optim.groups import Width
 from txlab.train.optim.optimizer import Optim, optim
 
@@ -16,10 +17,7 @@ class DecoupledSGD(torch.optim.SGD):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = loss_of(closure)
         decays = [group["weight_decay"] for group in self.param_groups]
         try:
             for group in self.param_groups:
