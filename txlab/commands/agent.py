@@ -8,7 +8,6 @@ Several agents may share an `out`. One that is given again goes on: arms that ar
 others go on from their last checkpoint, and then new ones are proposed.
 """
 
-import contextlib
 import json
 import os
 import signal
@@ -26,6 +25,7 @@ from txlab.core.agents import Trial
 from txlab.core.arguments import parse
 from txlab.core.errors import RequestError, report
 from txlab.core.hydra import arms, sweep, sweep_files
+from txlab.core.signals import answered
 
 FLAPPING = 5
 """So many failures in a row are the file's fault."""
@@ -85,7 +85,7 @@ class Agent:
         left = [
             outcome["values"] for _, outcome in self._arms() if outcome["status"] not in (0, None)
         ]
-        with self._passing_on_signals():
+        with answered((signal.SIGINT, signal.SIGTERM), self._stop):
             while not self.stopped and (count is None or started < count):
                 values = left.pop(0) if left else self._next()
                 if values is None:
@@ -211,21 +211,11 @@ class Agent:
                 early = True
         return early
 
-    @contextlib.contextmanager
-    def _passing_on_signals(self) -> Any:
+    def _stop(self, number: int, frame: Any) -> None:
         """Asked to stop, the arm saves itself and no other is started."""
-
-        def stop(number: int, frame: Any) -> None:
-            self.stopped = True
-            if number == signal.SIGTERM and self._child is not None:
-                self._child.send_signal(number)  # Ctrl-C reaches it by itself
-
-        before = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        self.stopped = True
+        if number == signal.SIGTERM and self._child is not None:
+            self._child.send_signal(number)  # Ctrl-C reaches it by itself
 
 
 def _pass_on(process: "subprocess.Popen[str]", said: list[str]) -> None:

@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -12,6 +11,7 @@ from txlab.commands import arm
 from txlab.core.errors import RequestError, report
 from txlab.core.hydra import arms, overrides, sweep_words
 from txlab.core.hydra import sweep as ends
+from txlab.core.signals import answered
 
 
 def sweep(words: Sequence[str]) -> int:
@@ -65,9 +65,6 @@ def _passing_on_stops(basic: bool) -> Iterator[None]:
 
     A second Ctrl-C does not wait for them.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     told: list[int] = []
 
     def stop(number: int, frame: Any) -> None:
@@ -82,9 +79,5 @@ def _passing_on_stops(basic: bool) -> Iterator[None]:
             with suppress(psutil.NoSuchProcess):
                 child.send_signal(signal.SIGTERM)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with answered((signal.SIGINT, signal.SIGTERM), stop):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

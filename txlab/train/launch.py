@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from txlab.core.errors import RequestError, RunError
+from txlab.core.signals import answered
 from txlab.train.requeue import listened_to
 
 CONFIG, MODULES, OUTCOME = "config.yaml", "modules.json", "rank-{}.json"
@@ -182,18 +182,11 @@ def _watch(ranks: "list[subprocess.Popen[bytes]]") -> None:
 @contextlib.contextmanager
 def _passing_on_signals(ranks: "list[subprocess.Popen[bytes]]") -> Iterator[None]:
     """What asks a run to stop goes to every rank, which save and end; we only wait for that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
     def pass_on(number: int, frame: Any) -> None:
         for process in ranks:
             if process.poll() is None:
                 process.send_signal(number)
 
-    before = {n: signal.signal(n, pass_on) for n in listened_to()}
-    try:
+    with answered(listened_to(), pass_on):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
