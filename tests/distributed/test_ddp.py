@@ -1,13 +1,11 @@
 """Two gloo ranks equal one process, whatever the counts on each rank and micro-batch."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.distributed.torchrun import torchrun
 from txlab.train import checkpoint
 
 SCRIPT = Path(__file__).with_name("one_run.py")
@@ -15,16 +13,7 @@ SCRIPT = Path(__file__).with_name("one_run.py")
 
 def figures(folder, world, accumulate, log_every=1, *resume):
     folder.mkdir()
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    start += ["--nproc-per-node", str(world)]
-    done = subprocess.run(
-        [*start, str(SCRIPT), str(folder), str(accumulate), str(log_every), *map(str, resume)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    torchrun(SCRIPT, folder, accumulate, log_every, *resume, world=world)
     return json.loads((folder / "figures.json").read_text())
 
 

@@ -1,19 +1,16 @@
 """Mixtures of experts on two gloo ranks: the bias of one process, losses as without ranks."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.distributed.torchrun import torchrun
+
 CODE = """
 import json, os, sys
 from pathlib import Path
 import torch
-sys.path.insert(0, sys.argv[1])
 from tests.train.tiny_run import Run, decoder, rows_of, split
 from txlab.nn.ffn import MoE
 from txlab.train.state import seeded
@@ -22,18 +19,18 @@ torch.set_num_threads(1)
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 config = MoE.Config(n_experts=4, top_k=2, hidden=8, balance_loss=0.1, bias_rate=0.125)
 make = lambda step: [split(rows_of(step), *[4 // world] * world)[rank]]
-if sys.argv[3] == "same":
+if sys.argv[2] == "same":
     make = lambda step: [rows_of(step)]
 with seeded(5):
     model = decoder(ffn=config)
-one = Run(Path(sys.argv[2]), 3, make=make, val=0, model=model,
+one = Run(Path(sys.argv[1]), 3, make=make, val=0, model=model,
           trainer={"devices": world, "strategy": "ddp" if world > 1 else "auto"}).fit()
 found = {
     "bias": [t.tolist() for n, t in one.weights().items() if n.endswith("router.bias")],
     "balance": one.log.column("train/balance"),
     "norm": one.log.column("grad_norm"),
 }
-(Path(sys.argv[2]) / f"rank{rank}.json").write_text(json.dumps(found))
+(Path(sys.argv[1]) / f"rank{rank}.json").write_text(json.dumps(found))
 """
 
 
@@ -41,15 +38,7 @@ def figures(folder: Path, world: int, rows: str) -> list[dict[str, list[float]]]
     folder.mkdir()
     script = folder / "script.py"
     script.write_text(CODE)
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    done = subprocess.run(
-        [*start, "--nproc-per-node", str(world), str(script), str(ROOT), str(folder), rows],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    torchrun(script, folder, rows, world=world)
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(world)]
 
 

@@ -1,15 +1,13 @@
 """Two ranks equal one process: every recipe, with and without an adapter (GA-02)."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.distributed.recipes import MADE_UP, RECIPES, ROOT, SIZES, VARIANTS, config_of, go
+from tests.distributed.recipes import MADE_UP, RECIPES, SIZES, VARIANTS, config_of, go
+from tests.distributed.torchrun import torchrun
 from txlab.data.batch import IGNORE
 from txlab.run import prepare_data
 from txlab.train import checkpoint
@@ -34,15 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     go(folder, "base", ["data=chat", *SIZES, *MADE_UP], "trainer.devices=1", "train.steps=1")
     for name, words in VARIANTS.items():
         go(folder, name, words, "trainer.devices=1")
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*start, str(SCRIPT), str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    torchrun(SCRIPT, folder, timeout=400)
     return folder
 
 

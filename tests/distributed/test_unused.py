@@ -1,7 +1,6 @@
 """DDP-01: parts that one rank, or no rank, uses in a step; frozen ones; experts without tokens."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,18 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-ROOT = Path(__file__).parents[2]
-if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
-
-from tests.distributed.strategies import strategy_of  # noqa: E402
-from tests.train.tiny_run import Run, decoder, rows_of, split  # noqa: E402
-from txlab.nn.ffn import MoE  # noqa: E402
-from txlab.objectives.next_token import NextToken  # noqa: E402
-from txlab.objectives.objective import Loss  # noqa: E402
-from txlab.train import checkpoint  # noqa: E402
-from txlab.train.optim import AdamW  # noqa: E402
-from txlab.train.state import seeded  # noqa: E402
+from tests.distributed.strategies import strategy_of
+from tests.distributed.torchrun import torchrun
+from tests.train.tiny_run import Run, decoder, rows_of, split
+from txlab.nn.ffn import MoE
+from txlab.objectives.next_token import NextToken
+from txlab.objectives.objective import Loss
+from txlab.train import checkpoint
+from txlab.train.optim import AdamW
+from txlab.train.state import seeded
 
 KINDS = ("parts", "experts")
 STRATEGIES = ("ddp", "fsdp")
@@ -86,15 +82,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unused")
     for kind in KINDS:
         run(folder / kind, kind, "one")
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*start, __file__, str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=1800,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    torchrun(__file__, folder, timeout=1800)
     return folder
 
 

@@ -95,7 +95,8 @@ class Mesh(ModelParallelStrategy):
             if self.tensor_parallel > 1:
                 self._splits.append(split(network, grid["tensor_parallel"]))
             self._roots.append(shard(network, grid["data_parallel"], offload=self.cpu_offload))
-        if module.config.precision != "bf16-true":  # there sums are float32, zeros are not
+        # The zeros that `Reached` asks for are bfloat16 there, other ranks' gradients float32.
+        if module.config.precision != "bf16-true":
             self._reached = Reached(module.model)
 
     @contextlib.contextmanager
