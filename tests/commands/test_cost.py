@@ -1,9 +1,13 @@
 """`python -m txlab cost`: the tables, against models built for real."""
 
 import re
+import weakref
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import txlab
 from txlab.__main__ import dispatch
@@ -13,6 +17,7 @@ from txlab.testing import tiny
 from txlab.train.cost import activation_bytes, cache_bytes, fresh, storage
 from txlab.train.memory import Saved, optimizer_bytes, without_numbers
 from txlab.train.optim import AdamW
+from txlab.train.recompute import recompute_blocks
 
 TINY = ["model.dim=32", "model.n_layers=2", "model.n_heads=4", "model.context=32"]
 SIZE = [*TINY, "model.vocab_size=64", "data.batch_size=2"]
@@ -113,6 +118,57 @@ def test_memory_is_what_a_real_step_keeps(precision: str) -> None:
     with without_numbers():
         assert optimizer_bytes(fresh(config), make) == state
     assert 2 * sum(p.nbytes for p in model.parameters()) <= state
+
+
+SHARED = 3 * 32 * 8 * 4
+"""Bytes of positions, sines and cosines of 32 tokens for a head of 8."""
+
+
+class Alive(TorchDispatchMode):
+    """Bytes of all storages that operators have made and nobody has let go of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+        self._held: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(made):
+            storage = tensor.untyped_storage() if isinstance(tensor, torch.Tensor) else None
+            if storage is not None and storage._cdata not in self._held:
+                self._held.add(storage._cdata)
+                self.bytes += storage.nbytes()
+                weakref.finalize(storage, self._let_go, storage._cdata, storage.nbytes())
+        return made
+
+    def _let_go(self, key: int, size: int) -> None:
+        self._held.discard(key)
+        self.bytes -= size
+
+
+@pytest.mark.parametrize("how", ["full", "2", "selective"])
+@pytest.mark.parametrize("ffn", ["swiglu", "moe"])
+def test_memory_saved_by_activation_checkpointing_is_what_a_real_step_saves(
+    how: str, ffn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told, alive = {}, {}
+    for kind in ("none", how):
+        words = [*SIZE, f"model.ffn={ffn}", f"train.activation_checkpointing={kind}"]
+        config = txlab.compose([*words, "data.batch_size=4"])
+        with without_numbers():
+            told[kind], _ = activation_bytes(fresh(config).train(), config)
+        model = fresh(config).train()
+        recompute_blocks(model, kind)
+        with Alive() as found:
+            states = model(torch.zeros(4, 32, dtype=torch.long)).states
+        alive[kind] = found.bytes
+        assert states.requires_grad
+        dispatch(["cost", *words, "trace=false"])
+        assert ("recomputed" in capsys.readouterr().out) == (kind != "none")
+    less, really = told["none"] - told[how], alive["none"] - alive[how]
+    # What all layers share (positions, rotary angles) lives on with a recomputation, uncounted.
+    assert really <= less < really + SHARED
 
 
 LAYER = 2 * 32 * 2

@@ -1,5 +1,6 @@
 """The cost of a config as tables: totals, parts, shapes through a layer."""
 
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from txlab.models.flops import decode_flops, mixers, mixing, parameters, train_f
 from txlab.nn.attention import CrossAttention
 from txlab.nn.cache import LayerCache
 from txlab.train.memory import Saved, optimizer_bytes, without_numbers
+from txlab.train.recompute import Dear, recompute_blocks
 
 if TYPE_CHECKING:
     from txlab.schema import Config
@@ -25,7 +27,8 @@ def report(config: "Config") -> list[Table]:
     with without_numbers():
         model: Any = fresh(config)
         state = optimizer_bytes(model, optim.build(config.optim).make)
-        activations, head = activation_bytes(model.train(), config)
+        again = recomputed_bytes(model.train(), config)
+        activations, head = activation_bytes(model, config)
     total, active = parameters(model)
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     weights = sum(p.nbytes for p in model.parameters())
@@ -49,6 +52,8 @@ def report(config: "Config") -> list[Table]:
         ("activations", megabytes(activations), f"MiB for {rows} x {context:,} tokens"),
         ("head, loss", megabytes(head), "MiB beside"),
     ]
+    if again:
+        totals.append(("recomputed", megabytes(again), "MiB beside, of one layer at a time"))
     return [("cost", totals), ("parts", [*parts(model, context)])]
 
 
@@ -149,11 +154,42 @@ def batch_of(config: "Config") -> dict[str, Tensor]:
 def activation_bytes(model: Any, config: "Config") -> tuple[int, int]:
     """(what the body keeps for its backward pass, what head and loss keep).
 
+    Layers whose activations are recomputed keep their input, or what the selective kind keeps.
+
     Our losses over the vocabulary make the gradients of states and head in the forward pass.
     """
-    with autocast(config, "cpu"), Saved(model) as body:
+    how = config.train.activation_checkpointing
+    recompute_blocks(model, how)
+    dear = Dear()
+    selective = dear if how == "selective" else contextlib.nullcontext()
+    with autocast(config, "cpu"), Saved(model) as body, selective:
         states = model(batch_of(config)["tokens"]).states
-    return body.bytes, states.nbytes + model.head.weight.nbytes
+    return body.bytes + dear.bytes, states.nbytes + model.head.weight.nbytes
+
+
+def recomputed_bytes(model: Any, config: "Config") -> int:
+    """What the largest layer makes again in the backward pass, where activations are recomputed."""
+    how, found = config.train.activation_checkpointing, [0]
+
+    def counted(forward: Any) -> Any:
+        def call(states: Tensor, *args: Any, **named: Any) -> Any:
+            with Saved(model) as layer, Dear() as dear:
+                made = forward(states, *args, **named)
+            kept = states.nbytes + (dear.bytes if how == "selective" else 0)
+            found.append(layer.bytes - kept)
+            return made
+
+        return call
+
+    if how != "none":
+        own = [block.forward for block in model.layers]
+        for block in model.layers:
+            block.forward = counted(block.forward)
+        with autocast(config, "cpu"):
+            model(batch_of(config)["tokens"])
+        for block, forward in zip(model.layers, own, strict=True):
+            block.forward = forward
+    return max(found)
 
 
 def trace(config: "Config") -> Table:

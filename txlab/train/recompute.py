@@ -9,7 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
@@ -82,5 +84,23 @@ def _selective() -> Any:
 
 
 def _policy(context: Any, operator: Any, *args: Any, **named: Any) -> CheckpointPolicy:
-    name = str(operator).removesuffix(".default")
-    return CheckpointPolicy.MUST_SAVE if name in DEAR else CheckpointPolicy.PREFER_RECOMPUTE
+    return CheckpointPolicy.MUST_SAVE if _is_dear(operator) else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def _is_dear(operator: Any) -> bool:
+    return str(operator).removesuffix(".default") in DEAR
+
+
+class Dear(TorchDispatchMode):
+    """Counts the bytes that the selective kind keeps of a forward pass inside of it: torch holds
+    them where no hook on saved tensors sees them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if _is_dear(func):
+            self.bytes += sum(t.nbytes for t in tree_leaves(made) if isinstance(t, Tensor))
+        return made
