@@ -33,7 +33,7 @@ def tracked(file: Path) -> tuple[Any, dict[str, Any]]:
         run = record.run if record.HasField("run") else run
         updates = [*record.run.config.update, *record.config.update]
         config |= {entry.key: json.loads(entry.value_json) for entry in updates if entry.key}
-    config.pop("_wandb")
+    config.pop("_wandb", None)  # which a killed process may not have come to
     return run, config
 
 
@@ -57,11 +57,12 @@ def test_a_killed_run_that_goes_on_is_one_run_with_each_step_once(tmp_path: Path
     histories.assert_tracked(run)
     files = histories.segments(run)
     assert len(files) == len(list(tmp_path.rglob("*.wandb"))) == 2
-    for file in files:
-        found, config = tracked(file)
+    # W&B's own process may not have come to write down the run that was killed.
+    told = [one for one in map(tracked, files) if one[0] is not None]
+    for found, _ in told:
         assert found.run_id == (run / "wandb_id.txt").read_text()
         assert (found.job_type, found.display_name) == ("train", "run")
-    assert config == resolved(run)
+    assert tracked(files[-1])[1] == resolved(run)
     tables = histories.wandb(run)
     assert [step for step, row in tables.items() if "samples.nrows" in row] == [4, 8, 12]
     reader = histories.tensorboard(run)
@@ -74,9 +75,10 @@ def test_a_killed_run_that_goes_on_is_one_run_with_each_step_once(tmp_path: Path
 
 @pytest.mark.slow
 def test_a_run_each_in_one_group_with_all_of_the_config(tmp_path: Path):
-    """The second of three fails; the others, and the sweep's table, are there all the same."""
+    """WB-01: three of four are three runs; the second fails, and the others, and the sweep's table,
+    are there all the same."""
     words = ["debug=fast", "train.steps=2", "train.sample=null", "logger=wandb"]
-    done = txlab(*words, "-m", "model.n_heads=4,5,8", cwd=tmp_path, WANDB_MODE="offline")
+    done = txlab(*words, "-m", "model.n_heads=4,5,8,2", cwd=tmp_path, WANDB_MODE="offline")
     assert done.returncode == 2
     assert "model.dim=32 is not a multiple of model.n_heads=5" in done.stdout
     assert "WARNING" not in done.stderr
@@ -85,9 +87,9 @@ def test_a_run_each_in_one_group_with_all_of_the_config(tmp_path: Path):
         (config for config in sweep.rglob("config.yaml") if (config.parent / "wandb").exists()),
         key=lambda config: resolved(config.parent)["model"]["n_heads"],
     )
-    assert len(list(tmp_path.rglob("*.wandb"))) == len(runs) == 2
+    assert len(list(tmp_path.rglob("*.wandb"))) == len(runs) == 3
     ids = set()
-    for config, n_heads in zip(runs, (4, 8), strict=True):
+    for config, n_heads in zip(runs, (2, 4, 8), strict=True):
         (file,) = histories.segments(config.parent)
         found, sent = tracked(file)
         ids.add(found.run_id)
@@ -100,8 +102,8 @@ def test_a_run_each_in_one_group_with_all_of_the_config(tmp_path: Path):
         assert chosen == {"attn": "gqa", "ffn": "swiglu", "norm": "rmsnorm", "pos": "rope"}
         assert sent["optim"]["name"] == "adamw"
         assert {"adapter", "data", "objective", "schedule", "tokenizer"} <= sent.keys()
-    assert len(ids) == 2
-    assert (sweep / "sweep.csv").read_text().count("\n") == 4
+    assert len(ids) == 3
+    assert (sweep / "sweep.csv").read_text().count("\n") == 5
     assert (sweep / "sweep.png").exists()
 
 

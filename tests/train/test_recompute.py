@@ -1,5 +1,6 @@
 """Activation checkpointing changes memory and nothing else."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -47,7 +48,9 @@ def made(kind: str, how: str, *, compiled: bool = False, low: bool = False) -> d
         prepare_blocks(model, how=how, compiled=compiled)
         with Saved(model) as saved, torch.autocast("cpu", torch.bfloat16, enabled=low):
             loss = NextToken(NextToken.Config())(model, rows_of(0)).sum
-        with Products() as products:
+        products = Products()
+        # Inside of a mode torch runs no compiled code, so that what it recomputes is not the same.
+        with nullcontext() if compiled else products:
             loss.backward()
     grads = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
     return {

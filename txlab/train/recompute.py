@@ -54,7 +54,8 @@ def prepare_blocks(model: nn.Module, *, how: str, compiled: bool) -> None:
 def recompute_blocks(model: nn.Module, how: str) -> None:
     """Have blocks of `model.layers` computed again in the backward pass, as `how` says.
 
-    Same loss and gradients to the bit, dropout included.
+    Same loss and gradients to the bit, dropout included; inductor fuses what the selective kind
+    keeps in another way, so that the last bits of gradients differ there.
     """
     if how == "none":
         return
