@@ -194,6 +194,7 @@ def build_trainer(
     origin: "Origin | None" = None,
 ) -> "Trainer":
     """Lightning's Trainer with our callbacks and other people's; writes nothing yet."""
+    from txlab.train import figures
     from txlab.train.callbacks import Checkpoints, ExactMatch, Log, Progress, Tracking, Untouched
     from txlab.train.checkpoint import Keep
     from txlab.train.strategy.checks import check_strategy
@@ -226,6 +227,8 @@ def build_trainer(
     trainer = make_trainer(config.trainer, settings, [*callbacks, checkpoints, tracking])
     check_strategy(trainer, module)
     data.check_ranks(shares(trainer))
+    every: list[Any] = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+    figures.refuse_unknown(figures.asked_for(config, every), module, every, data.val_loaders())
     peak = peak_flops(trainer.strategy.root_device, settings.precision)
     module.peak_flops = peak * trainer.world_size
     return trainer

@@ -11,6 +11,7 @@ from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from txlab.core.errors import RunError
 from txlab.data.batch import Batch, token_count
 from txlab.objectives.objective import Objective
 from txlab.train import snapshot
@@ -94,6 +95,8 @@ class TrainModule(LightningModule):
         self._peers: Peers | None = None
         self.stopped: str | None = None
         """Where and why a callback has ended the run before its last step."""
+        self.given_up: str | None = None
+        """Why the run cannot go on; it ends with this error once the step is saved."""
         self.last_loss: tuple[Tensor, Tensor] | None = None
         """Of the last step: this rank's sum of losses, and the items of all ranks."""
         self._seeded = False
@@ -277,6 +280,8 @@ class TrainModule(LightningModule):
             self.tell("on_row", next_row(self, validated=self._validating))
         self._evaluating.close()  # what follows is about the weights that train
         self.tell("on_step")
+        if self.given_up is not None:
+            raise RunError(f"{self.given_up}. The run ends at step {step}, which is saved.")
         self.watch.start()
 
     def state(self) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import pytest
 from txlab.core.errors import RequestError, RunError
 from txlab.train import checkpoint
 from txlab.train.callbacks.early_stopping import EarlyStopping
-from txlab.train.optim import AdamW
 from txlab.train.report import lines
 
 
@@ -50,14 +49,14 @@ def test_an_improving_run_goes_on():
     assert watched([5.0, 4.0, 3.0, 2.0, 1.0], patience=1) is None
 
 
-def rising(run, **fields):
-    """A run that gets worse: its rate is absurd."""
-    optim = AdamW.Config(lr=5.0)
-    return run(30, val_every=2, optim=optim, callbacks=(EarlyStopping(patience=2),), **fields)
+def stuck(run, **fields):
+    """A run that never gets better by as much as it has to."""
+    stopping = EarlyStopping(patience=2, min_delta=100.0)
+    return run(30, val_every=2, callbacks=(stopping,), **fields)
 
 
 def test_a_run_ends_with_a_checkpoint_and_a_reason(run):
-    done = rising(run)
+    done = stuck(run)
     step = done.module.counters.step
     assert step < 30
     assert checkpoint.find(done.folder).step == step
@@ -70,10 +69,10 @@ def test_a_run_ends_with_a_checkpoint_and_a_reason(run):
 
 
 def test_a_resumed_run_ends_where_the_unbroken_one_does(run):
-    whole = rising(run, save_every=1, keep_last=99)
+    whole = stuck(run, save_every=1, keep_last=99)
     end = whole.module.counters.step
     saved = checkpoint.Checkpoint(whole.folder / "checkpoints" / f"step-{end - 1:06}")
-    assert rising(run, resume=saved).module.counters.step == end
+    assert stuck(run, resume=saved).module.counters.step == end
 
 
 def test_what_it_refuses(run):

@@ -2,7 +2,8 @@
 
 Beside Lightning's hooks these know five of our own, called by the module:
 `on_gradients(trainer, module)` when a step's gradients are whole, unscaled and not yet clipped,
-`add_columns(trainer, module, row)` for each row of the log, to put more figures in,
+`add_columns(trainer, module, row)` for each row of the log, to put more figures in, whose names
+stand in its `adds`,
 `on_row(trainer, module, row)` once it is complete, `on_step(trainer, module)` when a step is over,
 its validation and row included, and `on_note(trainer, module, text)` for a line of news.
 

@@ -73,8 +73,8 @@ class Checkpoints(Callback):
         if self.best in row:
             self._score = (int(row["step"]), Score(self.best, row[self.best], self.highest))
         elif self.keep.best and self._is_due(row):
-            raise RunError(
-                f"train.best={self.best}: there is no such figure; this run has {', '.join(row)}."
+            module.given_up = (
+                f"train.best={self.best}: there is no such figure; this run has {', '.join(row)}"
             )
 
     def _is_due(self, row: Row) -> bool:
@@ -92,6 +92,7 @@ class Checkpoints(Callback):
             if told:
                 self._again = trainer.strategy.reduce_boolean_decision(self._again, all=False)
         due = any(every and step % every == 0 for every in (self.save_every, self.keep.every))
+        due = due or module.given_up is not None
         if self._stop is None and not due and not self._is_among_the_best(trainer, step):
             return
         self.save(trainer, module)

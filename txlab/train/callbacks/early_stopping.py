@@ -5,7 +5,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 
-from txlab.core.errors import RequestError, RunError
+from txlab.core.errors import RequestError
 
 
 class EarlyStopping(Callback):
@@ -39,10 +39,11 @@ class EarlyStopping(Callback):
         row, step = pl_module.last_row, pl_module.counters.step
         if self.monitor not in row:
             known = ", ".join(sorted(key for key in row if key.startswith("val/")))
-            raise RunError(
+            pl_module.given_up = (
                 f"callbacks.early_stopping.monitor={self.monitor}: the run has no such figure; "
-                f"it has {known}."
+                f"it has {known}"
             )
+            return
         value = row[self.monitor]
         ahead = self.best - value if self.mode == "min" else value - self.best
         if ahead > self.min_delta:
@@ -55,6 +56,11 @@ class EarlyStopping(Callback):
             better = f"{self.best:.4f} at step {self.best_step}"
             reason = f"{self.monitor} is not better than {better} after {self.waited} validations"
             self._stop(trainer, pl_module, reason)
+
+    @property
+    def follows(self) -> dict[str, str]:
+        """The figure that is followed, by the key that says so."""
+        return {"callbacks.early_stopping.monitor": self.monitor}
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best, "best_step": self.best_step, "waited": self.waited}

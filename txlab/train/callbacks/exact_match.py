@@ -32,6 +32,7 @@ class ExactMatch(Callback):
         self.problems = data.asked()
         self.limit = limit(self.problems)  # of all items: ranks cut answers at the same length
         self.tokenizer, self.end_ids, self.marked = data.tokenizer, data.end_ids, data.marked
+        self.adds = [f"val/{METRIC}"] if self.marked else []
         self.resumed_step = resumed_step
 
     def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:

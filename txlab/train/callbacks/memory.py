@@ -17,6 +17,8 @@ class Memory(Callback):
     several ranks it is rank 0's.
     """
 
+    adds = ("memory_mib", "peak_memory_mib")
+
     def add_columns(self, trainer: Trainer, module: Any, row: Row) -> None:
         if module.device.type == "cuda":
             row["memory_mib"] = torch.cuda.memory_allocated(module.device) / 2**20

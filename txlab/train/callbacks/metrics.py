@@ -30,6 +30,7 @@ class Metrics(Callback):
                     "torchmetrics Metric, as a mapping with its _target_."
                 )
         self.metrics: dict[str, Metric] = dict(metrics)
+        self.adds = [f"val/{name}" for name in metrics]
         self._states: Any = None
         self._hook: Any = None
 

@@ -31,6 +31,8 @@ class Norms(Callback):
     micro-batch, whose random numbers are put back: results do not change.
     """
 
+    adds = ("grad_norm/", "weight_norm/", "act_rms/", "act_max/", "logit_max/")
+
     def __init__(self, every: int = 50, *, activations: bool = True) -> None:
         if every < 1:
             raise RequestError(f"callbacks.norms.every={every}: expected 1 or more steps.")

@@ -1,0 +1,92 @@
+"""The names of a run's figures, known before its first step, for what is to follow one of them."""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from txlab.core.errors import RequestError
+from txlab.data.batch import Batch
+from txlab.train.history import Sums, held_out_pairs, held_out_row
+from txlab.train.state import random_state, restore_random
+
+if TYPE_CHECKING:
+    from txlab.schema import Config
+
+ALWAYS = (
+    "step",
+    "updates",
+    "tokens",
+    "skipped",
+    "tokens_per_s",
+    "mfu",
+    "train/loss",
+    "lr",
+    "grad_norm",
+)
+"""Columns that every log has."""
+
+
+def asked_for(config: "Config", callbacks: Sequence[Any]) -> dict[str, str]:
+    """Figures that something in the run follows, by the key that asks for them."""
+    found: dict[str, str] = {}
+    if config.train.keep_best:
+        found["train.best"] = config.train.best
+    for callback in callbacks:
+        found |= getattr(callback, "follows", {})
+    if config.sweep.metric.startswith("val/") and config.sweep.metric != "val/loss":
+        found["sweep.metric"] = config.sweep.metric
+    return found
+
+
+def refuse_unknown(
+    asked: Mapping[str, str],
+    module: Any,
+    callbacks: Sequence[Any],
+    batches: Mapping[str | None, Iterable[Batch]],
+) -> None:
+    """RequestError where a figure in `asked` will not be there.
+
+    What a validation gives beside its loss is told by the objective itself: it is shown the first
+    of the held-out `batches` of each source, which costs a forward pass where a name needs it.
+    What callbacks add is known by their `adds` (one that ends with / stands for all that begin
+    with it); one that has `add_columns` alone may add anything.
+    """
+    if any(hasattr(c, "add_columns") and not hasattr(c, "adds") for c in callbacks):
+        return
+    added = [name for callback in callbacks for name in getattr(callback, "adds", ())]
+    families = tuple(name for name in added if name.endswith("/"))
+    known = [*ALWAYS, *added, *(["val/loss"] if module.validates else [])]
+    left = {key: n for key, n in asked.items() if n not in known and not n.startswith(families)}
+    if left and module.validates:
+        known += _held_out(module, batches)
+    for key, name in left.items():
+        if name not in known:
+            raise RequestError(f"{key}={name}: {_why(name, known, validates=module.validates)}")
+
+
+def _held_out(module: Any, batches: Mapping[str | None, Iterable[Batch]]) -> list[str]:
+    """Names of the figures of a validation and, of what the objective reports, of training."""
+    sums, before = Sums(), random_state()
+    try:
+        with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+            for source, some in batches.items():
+                for batch in some:
+                    loss = module.objective(module.model.eval(), batch)
+                    sums.add(held_out_pairs(loss, batch["labels"], module.token_bytes, source))
+                    break
+    finally:
+        module.model.train()
+        restore_random(before)
+    row = held_out_row(sums)
+    return [*row, *(f"train/{name}" for name in sums.names if "/" not in name and name != "bytes")]
+
+
+def _why(name: str, known: list[str], *, validates: bool) -> str:
+    if not validates and name.startswith("val/"):
+        return "nothing is held out here, so that there is no such figure."
+    known = list(dict.fromkeys(known))
+    near = difflib.get_close_matches(name, known, n=2, cutoff=0.6)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"the run will have no such figure.{hint} It will have {', '.join(known)}."
