@@ -31,11 +31,12 @@ def train(config: "Config", name: str | None = None) -> dict[str, Any]:
     Several devices get a process each, unless a launcher (torchrun, SLURM) has started them. Raises
     RequestError where the config cannot be run, RunError where the run fails.
     """
-    from txlab.train import curves, folder, launch, ranks, resume
+    from txlab.train import curves, devices, folder, ranks, resume
     from txlab.train.quiet import quiet
 
     name = name or config.model.name
-    if not ranks.started() and (world := launch.wanted(config.trainer)) > 1:
+    if not ranks.started() and (world := devices.wanted(config.trainer)) > 1:
+        devices.check_shares(config, world)
         return train_on_ranks(config, name, world)
     config = same_on_all_ranks(config)
     with quiet(), folder.opened(config.run_dir, config.resume, name) as place:
@@ -251,6 +252,7 @@ def begin(
     """Nothing can be refused any more: say what is about to happen, and write the first files."""
     import yaml
 
+    from txlab.train.devices import described
     from txlab.train.folder import write_first
     from txlab.train.report import introduction
     from txlab.train.trainer import make_loggers
@@ -259,7 +261,8 @@ def begin(
         return
     size = data.step_rows
     batch = (round(size * data.train.lines), config.model.context, float(size) * data.row_tokens)
-    for line in introduction(place, module, data.facts, batch, data.notes):
+    where = described(trainer, config.train.precision)
+    for line in introduction(place, module, data.facts, batch, where, data.notes):
         print(line, flush=True)
     write_first(place, saved_text(config))
     trainer.loggers = make_loggers(config.logger, place.path, print, module.counters.step)

@@ -13,7 +13,7 @@ import pytest
 from txlab.core.errors import RequestError
 from txlab.train import checkpoint, launch
 from txlab.train.callbacks.log import read_rows
-from txlab.train.launch import End, failure, wanted
+from txlab.train.launch import End, failure
 
 ROOT = Path(__file__).parents[2]
 FAST = ["debug=fast", "train.sample=null", "train.log_every=1", "data.path=text.txt"]
@@ -143,34 +143,6 @@ def test_a_refused_request_is_one_line_and_leaves_nothing(there: Path):
     assert "data.batch_size=3 is not divisible by 2 ranks" in err
     assert len(err.strip().splitlines()) == 1
     assert not list((there / "runs").glob("*"))
-
-
-@pytest.mark.parametrize(
-    ("trainer", "count"),
-    [
-        (None, 1),
-        ({"devices": 2}, 2),
-        ({"devices": "2", "strategy": "ddp"}, 2),
-        ({"devices": [0, 1, 2]}, 3),
-        ({"devices": "1,3"}, 2),
-        ({"devices": [1]}, 1),
-        ({"devices": "auto", "accelerator": "cpu"}, 1),
-    ],
-)
-def test_how_many_processes(trainer: dict | None, count: int):
-    assert wanted(trainer) == count
-
-
-@pytest.mark.parametrize(
-    ("trainer", "message"),
-    [
-        ({"devices": 2, "strategy": "ddp_spawn"}, r"use trainer\.strategy=ddp\."),
-        ({"devices": 2, "num_nodes": 2}, "with torchrun"),
-    ],
-)
-def test_what_cannot_be_started_is_refused(trainer: dict, message: str):
-    with pytest.raises(RequestError, match=message):
-        wanted(trainer)
 
 
 def end(rank: int, code: int, said: str | None = None, **more: object) -> End:

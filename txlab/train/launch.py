@@ -44,27 +44,6 @@ class End:
     outcome: dict[str, Any] | None
 
 
-def wanted(trainer: dict[str, Any] | None) -> int:
-    """Processes that `trainer.devices` asks for on this machine; RequestError for several nodes."""
-    given = trainer or {}
-    devices, accelerator = given.get("devices", 1), str(given.get("accelerator", "auto"))
-    count = _count(devices, accelerator)
-    nodes = given.get("num_nodes", 1)
-    if nodes not in (1, None):
-        raise RequestError(
-            f"trainer.num_nodes={nodes}: start the ranks of several machines with torchrun."
-        )
-    strategy = given.get("strategy")
-    if count > 1 and isinstance(strategy, str):
-        for word in ("spawn", "fork", "notebook"):
-            if word in strategy:
-                raise RequestError(
-                    f"trainer.strategy={strategy}: txlab starts the ranks itself; use "
-                    f"trainer.strategy={strategy.partition('_' + word)[0]}."
-                )
-    return count
-
-
 def run(config: str, modules: list[str], world: int) -> dict[str, Any]:
     """Run `config` (YAML) on `world` ranks; the summary of rank 0.
 
@@ -122,20 +101,6 @@ def leave(handed: Path, rank: int, **outcome: Any) -> None:
 def _outcome(handed: Path, rank: int) -> dict[str, Any] | None:
     file = handed / OUTCOME.format(rank)
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
-
-
-def _count(devices: Any, accelerator: str) -> int:
-    if isinstance(devices, (list, tuple)):
-        return len(devices)
-    if str(devices) in ("auto", "-1", "None"):
-        import torch
-
-        on_gpu = accelerator in ("auto", "gpu", "cuda")
-        return max(torch.cuda.device_count(), 1) if on_gpu else 1
-    words = [word for word in str(devices).split(",") if word.strip()]
-    if len(words) == 1 and words[0].strip().isdigit():
-        return 1 if "," in str(devices) else max(int(words[0]), 1)
-    return max(len(words), 1)
 
 
 def _start(rank: int, world: int, port: int, handed: Path) -> "subprocess.Popen[bytes]":

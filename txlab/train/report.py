@@ -110,9 +110,13 @@ def introduction(
     module: TrainModule,
     facts: dict[str, Any],
     batch: tuple[int, int, float],
+    where: str,
     notes: Sequence[str] = (),
 ) -> list[str]:
-    """What is about to happen, in a few lines; `batch`: its rows, their width, tokens in it."""
+    """What is about to happen, in a few lines; `batch`: its rows, their width, tokens in it.
+
+    `where`: `devices.described`.
+    """
     rows, context, tokens = batch
     full = tokens == rows * context
     size = f"x {context} = {tokens:,.0f}" if full else f"rows, about {tokens:,.0f}"
@@ -125,6 +129,7 @@ def introduction(
         f"run folder  {place.path}",
         f"data        {', '.join(said)}",
         f"model       {parameter_count(module.model):,} parameters{mixed}",
+        f"devices     {where}",
         f"plan        {total:,} steps of {rows} {size} tokens",
     ]
     adapter = adapter_of(module.model)
