@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 
 ROOT = Path(__file__).parents[2]
 if __name__ == "__main__":
@@ -92,7 +93,7 @@ def strategy_of(name: str, world: int, **fields: Any) -> tuple[Any, int]:
     if name == "one":
         return "auto", 1
     if name == "ddp":
-        return "ddp_find_unused_parameters_true", 1
+        return yaml.safe_load((ROOT / "conf/trainer/ddp.yaml").read_text())["strategy"], 1
     from txlab.train.strategy.mesh import Mesh
 
     n = {"fsdp": 1, "tp": 2}[name]

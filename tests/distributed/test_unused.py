@@ -24,21 +24,27 @@ STRATEGIES = ("ddp", "fsdp")
 
 
 class Picky(NextToken):
-    """`extra` is used for some of the rows of rank 0; `value_head` never."""
+    """`extra` and `spare` are used for some of the rows of rank 0; `value_head`, `idle` never."""
 
     def forward(self, model: Any, batch: Any) -> Loss:
-        loss = super().forward(model, batch)
         tokens = batch["tokens"]
-        if hasattr(model, "extra") and bool((tokens < 8).all()) and int(tokens.sum()) % 2:
+        if not hasattr(model, "extra"):
+            return super().forward(model, batch)
+        picked = bool((tokens < 8).all()) and int(tokens.sum()) % 2 == 1
+        model.layers[1].ffn.picked = picked
+        loss = super().forward(model, batch)
+        if picked:
             more = model.extra(model.embed(tokens)).float().pow(2).sum()
             return Loss(loss.sum + more, loss.count, loss.metrics)
         return loss
 
 
 def rows(step: int) -> Any:
-    """Tokens below 8 in the rows of rank 0, the others in those of rank 1."""
+    """Tokens below 8 in the rows of rank 0, the others in those of rank 1; step 2 picks no row."""
     batch = rows_of(step)
     batch["tokens"][:2] %= 8
+    if step == 2:
+        batch["tokens"][:2] -= batch["tokens"][:2] % 2
     batch["tokens"][2:] = 8 + batch["tokens"][2:] % 8
     return batch
 
@@ -49,6 +55,9 @@ def model_of(kind: str) -> Any:
             model: Any = decoder(tie_embeddings=False)
             model.extra, model.value_head = nn.Linear(16, 16), nn.Linear(16, 1)
             model.layers[0].requires_grad_(False)
+            ffn = model.layers[1].ffn
+            ffn.spare, ffn.idle = nn.Linear(16, 16), nn.Linear(16, 16)
+            ffn.register_forward_hook(lambda ffn, _, y: y + ffn.spare(y) if ffn.picked else y)
             return model
         experts = MoE.Config(n_experts=4, top_k=1, hidden=8)
         model = decoder(ffn=experts, tie_embeddings=False)
@@ -82,7 +91,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unused")
     for kind in KINDS:
         run(folder / kind, kind, "one")
-    torchrun(__file__, folder, timeout=1800)
+    torchrun(__file__, folder)
     return folder
 
 
@@ -96,9 +105,16 @@ def test_what_ranks_use_may_differ(folder: Path, kind: str, strategy: str):
         torch.testing.assert_close(tensors[name], tensor, rtol=0, atol=1e-6, msg=name)
     start = dict(model_of(kind).named_parameters())
     if kind != "experts":
-        assert not torch.equal(tensors["extra.weight"], start["extra.weight"])
-        for name in ("value_head.weight", "layers.0.attn.q.weight"):  # not decayed either
-            assert torch.equal(tensors[name], start[name]), name
+        for name in ("extra.weight", "layers.1.ffn.spare.weight"):
+            assert not torch.equal(tensors[name], start[name]), name
+        for name in ("value_head.weight", "layers.0.attn.q.weight", "layers.1.ffn.idle.weight"):
+            assert torch.equal(tensors[name], start[name]), name  # not decayed either
+
+
+def test_some_steps_pick_rows_and_one_does_not():
+    """Else nothing above would fade in a step that does not use it."""
+    odd = [[int(row.sum()) % 2 for row in rows(step)["tokens"][:2]] for step in range(4)]
+    assert [any(step) for step in odd] == [True, True, False, True]
 
 
 if __name__ == "__main__":

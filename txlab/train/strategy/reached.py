@@ -25,20 +25,30 @@ class Reached:
         root: Any = network
         root.set_reduce_scatter_unused_params(True)
         blocks = {id(block) for block in getattr(network, "layers", ())}
-        for name, module in network.named_modules():
-            if module is network or id(module) in blocks:
-                module.register_forward_pre_hook(self._watcher(name))
+        left = [name for name, _ in network.named_parameters()]
+        for prefix, module in network.named_modules():
+            if id(module) in blocks:
+                own = [name for name in left if name.startswith(f"{prefix}.")]
+                left = [name for name in left if name not in own]
+                self._watch(module, own)
+        self._watch(network, left)
 
-    def _watcher(self, prefix: str) -> Callable[..., None]:
-        def watch(module: nn.Module, _: Any) -> None:
-            for name, parameter in module.named_parameters(prefix):
+    def _watch(self, group: nn.Module, names: list[str]) -> None:
+        """Note which of `names` the backward passes reach, from when `group` has gathered them.
+
+        Not before: FSDP2 calls the hooks of a shard for the zeros that it exchanges, too.
+        """
+
+        def watch(*_: Any) -> None:
+            for name in names:
+                parameter = self.network.get_parameter(name)
                 if parameter.requires_grad and self._watched.get(name) is not parameter:
                     self._watched[name] = parameter
                     parameter.register_post_accumulate_grad_hook(
                         lambda _, name=name: self._names.add(name)
                     )
 
-        return watch
+        group.register_forward_pre_hook(watch)
 
     def finish(self, total: Callable[[Tensor], Tensor], device: torch.device) -> None:
         """At the end of a step; `total` adds up over the ranks that hold other rows."""
