@@ -254,15 +254,15 @@ def begin(
 
     from txlab.train.devices import described
     from txlab.train.folder import write_first
-    from txlab.train.report import introduction
+    from txlab.train.report import introduction, remarks
     from txlab.train.trainer import make_loggers
 
     if not trainer.is_global_zero:
         return
     size = data.step_rows
     batch = (round(size * data.train.lines), config.model.context, float(size) * data.row_tokens)
-    where = described(trainer, config.train.precision)
-    for line in introduction(place, module, data.facts, batch, where, data.notes):
+    where, notes = described(trainer, config.train.precision), [*data.notes, *remarks(module)]
+    for line in introduction(place, module, data.facts, batch, where, notes):
         print(line, flush=True)
     write_first(place, saved_text(config))
     trainer.loggers = make_loggers(config.logger, place.path, print, module.counters.step)

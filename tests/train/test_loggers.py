@@ -69,6 +69,16 @@ def test_wandb_without_key_or_network_is_offline_and_says_so(bare, monkeypatch):
     assert "offline" not in wandb_arguments(bare, {}, said.append)
 
 
+def test_online_without_a_key_is_refused(bare, monkeypatch):
+    online = txlab.compose(["logger=wandb", "logger.wandb.offline=false"]).logger
+    with pytest.raises(RequestError, match=r"offline=false: there is no API key .* `wandb login`"):
+        check_loggers(online)
+    check_loggers(txlab.compose(["logger=wandb", "logger.wandb.offline=true"]).logger)
+    check_loggers(txlab.compose(["logger=wandb"]).logger)
+    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
+    check_loggers(online)
+
+
 def test_a_netrc_counts_as_a_key(bare):
     (bare / "netrc").write_text("machine api.wandb.ai login user password secret\n")
     assert offline_reason() != "no API key"

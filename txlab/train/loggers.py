@@ -10,10 +10,12 @@ from urllib.parse import urlparse
 
 from lightning.pytorch.loggers import Logger
 
+from txlab.core.errors import RequestError
 from txlab.train.tracking import Tracker
 
 WANDB = "WandbLogger"
 ID_FILE = "wandb_id.txt"
+NO_KEY = "no API key"
 
 
 class Guarded(Logger):
@@ -100,6 +102,16 @@ def wandb_arguments(
     return arguments
 
 
+def check_wandb(name: str, entry: Any) -> None:
+    """RequestError where a run is to be logged online and W&B would not know by whom."""
+    online = _is_wandb(entry) and entry.get("offline") is False
+    if online and "WANDB_MODE" not in os.environ and offline_reason() == NO_KEY:
+        raise RequestError(
+            f"logger.{name}.offline=false: there is no API key of W&B's: set WANDB_API_KEY or run "
+            "`wandb login`, or leave it out: then the run is logged offline until there is one."
+        )
+
+
 def _finish(wandb: Any, status: str) -> None:
     wandb.experiment.finish(int(status != "success"))
 
@@ -132,7 +144,7 @@ def offline_reason() -> str | None:
     url = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai"))
     host = url.hostname or "api.wandb.ai"
     if not (os.environ.get("WANDB_API_KEY") or _in_netrc(host)):
-        return "no API key"
+        return NO_KEY
     try:
         socket.create_connection((host, url.port or 443), timeout=2).close()
     except OSError:

@@ -197,6 +197,20 @@ def best_kept(run_dir: Path) -> str | None:
     return None if score is None else f"{found[0].path.name}, {score.key} {score.value:.4f}"
 
 
+def remarks(module: TrainModule) -> list[str]:
+    """What somebody may not have meant: a warm-up or an end that the run never comes to."""
+    warmup, total = module.update.schedule.warmup, module.total_steps
+    found = []
+    if warmup > total:
+        found.append(
+            f"schedule.warmup is {warmup:,} updates long: in {total:,} steps the learning rate "
+            f"comes to {total / warmup:.0%} of its peak"
+        )
+    if (module.config.stop_at or 0) > total:
+        found.append(f"train.stop_at={module.config.stop_at}: the run ends at {total:,} already")
+    return found
+
+
 def _dropped(facts: dict[str, Any]) -> str:
     """How many items were left out and why; empty where none was."""
     counts = {k.removeprefix("dropped_"): n for k, n in facts.items() if k.startswith("dropped_")}

@@ -14,7 +14,7 @@ from lightning.pytorch.loggers import Logger
 from txlab.core.errors import RequestError
 from txlab.core.hydra import keys
 from txlab.train.config import Train
-from txlab.train.loggers import WANDB, Guarded, failure, wandb_arguments
+from txlab.train.loggers import WANDB, Guarded, check_wandb, failure, wandb_arguments
 from txlab.train.strategy.checks import check_precision
 
 Say = Callable[[str], None]
@@ -80,6 +80,7 @@ def check_loggers(given: dict[str, Any] | None) -> None:
             getattr(target, "check", dict)(**_arguments(entry))
         except (TypeError, ValueError) as error:
             raise RequestError(f"logger.{name}: refused: {_line(error)}") from error
+        check_wandb(name, entry)
 
 
 def make_loggers(

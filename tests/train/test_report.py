@@ -1,0 +1,25 @@
+"""What a run says of itself before it starts."""
+
+import re
+
+import pytest
+
+from tests.train.tiny_run import Run
+from txlab.train.report import remarks
+from txlab.train.schedule import Cosine
+
+
+@pytest.mark.parametrize(
+    ("warmup", "stop_at", "said"),
+    [
+        (4.0, None, []),
+        (0.5, 4, []),
+        (5.0, 2, ["schedule.warmup is 5 updates long: in 4 steps .* comes to 80% of its peak"]),
+        (0.0, 5, ["train.stop_at=5: the run ends at 4 already"]),
+    ],
+)
+def test_what_a_run_never_comes_to_is_said(tmp_path, warmup, stop_at, said):
+    run = Run(tmp_path, 4, stop_at=stop_at, schedule=Cosine.Config(warmup=warmup))
+    found = remarks(run.module)
+    assert len(found) == len(said)
+    assert all(re.search(pattern, line) for pattern, line in zip(said, found, strict=True))
