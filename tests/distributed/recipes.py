@@ -6,14 +6,15 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 TINY = [
-    *("trainer=ddp", "trainer.accelerator=cpu", "data.batch_size=4", "train.steps=5"),
+    *("trainer.accelerator=cpu", "data.batch_size=4", "train.steps=5"),
     *("train.sample=null", "train.log_every=1", "optim.lr=1e-3"),
     # Adam divides a gradient by its own size: near zero that makes rounding errors into steps.
     "optim.eps=1e-3",
 ]
 SIZES = [
     *("model.dim=16", "model.n_layers=1", "model.n_heads=2", "model.context=48"),
-    *("tokenizer.vocab_size=300", "model.dropout=0.0"),
+    # Even: two ranks share the rows of the embedding.
+    *("tokenizer.vocab_size=300", "model.vocab_size=300", "model.dropout=0.0"),
 ]
 MADE_UP = ["data.n_train=40", "data.n_val=7"]
 LORA = ["adapter=lora", "adapter.r=2"]
@@ -25,6 +26,14 @@ RECIPES = {
 VARIANTS = {
     **RECIPES,
     **{f"{name}-lora": [*words, *LORA] for name, words in RECIPES.items()},
+}
+ALONE = ["trainer=cpu"]
+# A rank's micro-batches hold other rows, and other counts, than the one batch does.
+TOGETHER = ["data.micro_batch_size=1", "trainer.devices=2"]
+SPREADS = {
+    "ddp": ["trainer=ddp", *TOGETHER],
+    "fsdp": ["trainer=fsdp", *TOGETHER],
+    "tp": ["trainer=fsdp_tp", "trainer.strategy.tensor_parallel=2", *TOGETHER],
 }
 
 
@@ -50,6 +59,5 @@ def go(folder: Path, name: str, words: list[str], *more: str) -> None:
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
     for variant, chosen in VARIANTS.items():
-        # A rank's micro-batches hold other rows, and other counts, than the one batch does.
-        more = ["data.micro_batch_size=1", "trainer.devices=2"]
-        go(Path(sys.argv[1]), f"{variant}-on-two", chosen, *more)
+        for spread, more in SPREADS.items():
+            go(Path(sys.argv[1]), f"{variant}-{spread}", chosen, *more)
