@@ -174,6 +174,7 @@ def test_other_tensors_are_told_in_a_line(compared):
     ("words", "message"),
     [
         (["a=1"], "equal takes two sets of overrides in quotes"),
+        (["", "+recipe=pretrain"], "[+]recipe=pretrain stands where B should"),
         (["", "", "steps=0"], "steps=0: expected at least 1"),
         (["", "", "tolerance=-1"], "tolerance=-1.0: expected 0 or more"),
         (["", "", "resume_at=10"], "resume_at=10: expected steps between 1 and 9"),

@@ -16,7 +16,7 @@ from omegaconf.errors import (
 )
 
 from txlab.core.errors import RequestError
-from txlab.core.hydra import keys
+from txlab.core.hydra import keys, presets
 from txlab.core.hydra.registry import RECIPES, entries
 from txlab.core.slot import unknown
 
@@ -80,7 +80,7 @@ def _unknown_key(error: ConfigKeyError | ConfigAttributeError) -> str:
     if key.startswith("trainer.") and key[8:] in keys.OWNED:
         return keys.owned(key[8:])
     if key.partition(".")[0] in keys.FREE:
-        return f"{key} is not in the composed config: write +{key}=... to add it."
+        return presets.missing(key)
     owners = keys.owners_of(key)
     if owners:
         parent = key.rpartition(".")[0]
