@@ -20,7 +20,11 @@ from txlab.train.optim import AdamW
 from txlab.train.state import seeded
 
 KINDS = ("parts", "experts")
-STRATEGIES = ("ddp", "fsdp")
+STRATEGIES: dict[str, tuple[str, dict[str, bool]]] = {
+    "ddp": ("ddp", {}),
+    "fsdp": ("fsdp", {}),
+    "each": ("fsdp", {"reduce_each": True}),
+}
 
 
 class Picky(NextToken):
@@ -74,6 +78,7 @@ def model_of(kind: str) -> Any:
 def run(folder: Path, kind: str, strategy: str) -> None:
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     share = 4 // world
+    name, fields = STRATEGIES.get(strategy, (strategy, {}))
     Run(
         folder,
         4,
@@ -82,7 +87,7 @@ def run(folder: Path, kind: str, strategy: str) -> None:
         model=model_of(kind),
         objective=Picky(NextToken.Config()),
         optim=AdamW.Config(eps=1e-3, weight_decay=0.5),
-        trainer={"devices": world, "strategy": strategy_of(strategy, world)[0]},
+        trainer={"devices": world, "strategy": strategy_of(name, world, **fields)[0]},
     ).fit()
 
 
