@@ -92,6 +92,24 @@ def test_an_epoch_by_tokens_has_every_target_once() -> None:  # GA-04: the plan 
     assert json.loads(Path("run/summary.json").read_text())["step"] == result["step"]
 
 
+def test_a_step_of_more_micro_batches_than_an_epoch_has_goes_on_into_the_next_epoch() -> None:
+    """GA-04: 3 micro-batches an epoch, 4 a step, 4 epochs: 3 whole steps, planned and made."""
+    words = ["data.path=plum", "data.packing=none", "data.val_fraction=0.25", "train.log_every=1"]
+    words += ["data.batch_size=20", "train.steps=null", "train.epochs=4"]
+    split, whole = (
+        go(*words, f"data.micro_batch_size={size}", f"run_dir=of-{size}") for size in (5, 20)
+    )
+    from txlab.run import prepare_data
+
+    assert len(prepare_data(txlab.compose([*TINY, *words])).train) == 3 * 5
+    for result in (split, whole):
+        assert (result["step"], result["updates"]) == (3, 3)
+        assert result["supervised"] == 4 * result["data"]["train_supervised"]
+    one, other = (read_rows(Path(f"of-{size}/metrics.csv")) for size in (5, 20))
+    for key in ("train/loss", "grad_norm"):
+        assert [row[key] for row in one] == pytest.approx([row[key] for row in other], rel=1e-5)
+
+
 def test_an_epoch_ends_and_the_next_has_another_order() -> None:  # CKPT-09
     words = ["data.path=plum", "data.packing=best_fit"]
     made = txlab.compose([*TINY, *words])
