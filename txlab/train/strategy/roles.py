@@ -190,7 +190,10 @@ def refusal(network: Any, n: int) -> str | None:
 def _refuse_block(block: Block, n_heads: int, n: int) -> str | None:
     attn, ffn = block.attn, block.ffn
     if not isinstance(attn, SoftmaxAttention) or not _plain(attn):
-        return f"model.attn={_name(attn)} cannot be cut by heads: use mha, mqa, gqa, swa or flash"
+        return (
+            f"model.attn={_name(attn)} cannot be cut by heads: use mha, mqa, gqa, swa, flash or "
+            "bigbird"
+        )
     if attn.sink_logit is not None:
         return "model.attn.sink_logit cannot be cut by heads: leave it out"
     if n_heads % n:
