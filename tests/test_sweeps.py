@@ -54,6 +54,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
         "again": [*sweep, "seed=3,2,1", "resume=auto"],
         "own file": [*FAST, "optim.lr=1e-3", "seed=1", f"resume={saved}"],
         "metric": [*sweep, "seed=3,2,1", "resume=auto", "sweep.metric=val/accuracy"],
+        "misspelt": [*FAST, "-m", "seed=1,2", "run_dir=m", "sweep.metric=val/lss"],
     }
     if find_spec("hydra_plugins") and find_spec("hydra_plugins.hydra_optuna_sweeper"):
         lines |= {"search": search, "search again": [*search, "resume=auto"]}
@@ -90,6 +91,16 @@ def test_a_figure_that_is_not_there_is_no_failure_of_runs_that_are_done(
     assert status_of(said["metric"]) == 2
     assert "sweep.metric=val/accuracy is no figure of this run; it has " in said["metric"]
     assert [outcome["status"] for _, outcome in arms.found(there / "s")] == [0, 0, 0]
+
+
+def test_a_sweep_by_a_figure_that_its_runs_will_not_have_ends_before_the_first(
+    told: tuple[Path, dict[str, str]],
+):
+    there, said = told
+    assert status_of(said["misspelt"]) == 2
+    assert said["misspelt"].count("sweep.metric=val/lss: the run will have no such figure") == 1
+    assert "plan  " not in said["misspelt"]
+    assert not (there / "m").exists()
 
 
 def test_optuna_searches_past_what_fails_and_goes_on(told: tuple[Path, dict[str, str]]):

@@ -175,6 +175,7 @@ def test_other_tensors_are_told_in_a_line(compared):
     [
         (["a=1"], "equal takes two sets of overrides in quotes"),
         (["", "+recipe=pretrain"], "[+]recipe=pretrain stands where B should"),
+        (["seed=1", "+recipe=sft seed=2", "a=1"], 'equal "seed=1" "seed=2" [+]recipe=sft a=1 has'),
         (["", "", "steps=0"], "steps=0: expected at least 1"),
         (["", "", "tolerance=-1"], "tolerance=-1.0: expected 0 or more"),
         (["", "", "resume_at=10"], "resume_at=10: expected steps between 1 and 9"),

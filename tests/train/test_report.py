@@ -5,7 +5,8 @@ import re
 import pytest
 
 from tests.train.tiny_run import Run
-from txlab.train.report import remarks
+from txlab.core.hydra.sweep_files import FIGURES
+from txlab.train.report import remarks, summarise
 from txlab.train.schedule import Cosine
 
 
@@ -23,3 +24,12 @@ def test_what_a_run_never_comes_to_is_said(tmp_path, warmup, stop_at, said):
     found = remarks(run.module)
     assert len(found) == len(said)
     assert all(re.search(pattern, line) for pattern, line in zip(said, found, strict=True))
+
+
+def test_sweeps_know_the_figures_of_a_summary(tmp_path):
+    run = Run(tmp_path, 2, val_every=2)
+    run.fit()
+    summary = summarise(tmp_path, run.module, {"unigram_entropy": 2.0})
+    numbers = {key for key, value in summary.items() if isinstance(value, (int, float))}
+    assert numbers - {"stopped"} <= {*FIGURES, *(key for key in numbers if "val/" in key)}
+    assert set(FIGURES) <= set(summary)

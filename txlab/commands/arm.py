@@ -1,6 +1,7 @@
 """One arm of a sweep, in whatever process a launcher runs it: in its folder, once, to its end."""
 
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -25,6 +26,14 @@ _stopped = False
 
 class Stopped(BaseException):
     """The sweep was asked to stop; no Exception, which Hydra would keep until the last arm."""
+
+
+class Refused(BaseException):
+    """The first arm was refused for what is wrong with the whole sweep, which ends with it."""
+
+    def __init__(self, why: Exception) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 def run(tree: DictConfig) -> float | None:
@@ -71,6 +80,9 @@ def run(tree: DictConfig) -> float | None:
             result = _train(config, folder)
             figure = _figure({"result": result}, config)
         except Exception as failure:
+            if _is_of_the_sweep(failure, folder):
+                shutil.rmtree(folder)
+                raise Refused(failure) from failure
             figure, error = None, failure
             status, result = report(failure), " ".join(str(failure).split())
         arms.record(folder, key, words, status, result or {})
@@ -125,6 +137,15 @@ def _figure(outcome: arms.Outcome, config: "Config") -> float | None:
             f"sweep.metric={metric} is no figure of this run; it has {', '.join(there)}."
         )
     return None
+
+
+def _is_of_the_sweep(failure: Exception, folder: Path) -> bool:
+    """Whether the first arm of a new sweep, in its own process, has no figure to be compared by."""
+    from txlab.train.figures import UnknownFigure
+
+    asked = isinstance(failure, UnknownFigure) and failure.key == "sweep.metric"
+    alone = len(arms.found(folder.parent)) == 1 and os.getpid() == main_process
+    return asked and alone and {file.name for file in folder.iterdir()} <= {arms.OUTCOME, arms.HELD}
 
 
 def _follows() -> bool:

@@ -59,8 +59,12 @@ def main(words: Sequence[str]) -> int:
         raise RequestError(
             'equal takes two sets of overrides in quotes, A and B; "" is an empty one.'
         )
-    if not rest[0].strip() and rest[1].startswith("+recipe=") and len(rest) == 2:
-        raise RequestError(f'equal: {rest[1]} stands where B should: equal "" "..." {rest[1]}')
+    if rest[1].startswith("+recipe=") and not any("+recipe=" in w for w in [rest[0], *rest[2:]]):
+        recipe, _, more = rest[1].partition(" ")
+        raise RequestError(
+            f'equal: {recipe} stands where B should, for B alone: equal "{rest[0]}" '
+            f'"{more or "..."}" {" ".join([recipe, *rest[2:]])} has it for both.'
+        )
     stops = stops_of(arguments)
     sides = {"A": shlex.split(rest[0]), "B": shlex.split(rest[1])}
     configs = {side: composed(side, own, rest[2:]) for side, own in sides.items()}

@@ -28,6 +28,8 @@ def sweep(words: Sequence[str]) -> int:
             start([*flags, *plain, *sweep_words.settings(plain)])
     except arm.Stopped:
         status = arms.PREEMPTED
+    except arm.Refused as refused:
+        failure = refused.why
     except Exception as error:
         failure = error
     if ends.begun is not None:

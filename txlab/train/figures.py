@@ -28,6 +28,14 @@ ALWAYS = (
 """Columns that every log has."""
 
 
+class UnknownFigure(RequestError):
+    """A figure that `key` names will not be there."""
+
+    def __init__(self, key: str, text: str) -> None:
+        super().__init__(text)
+        self.key = key
+
+
 def asked_for(config: "Config", callbacks: Sequence[Any]) -> dict[str, str]:
     """Figures that something in the run follows, by the key that asks for them."""
     found: dict[str, str] = {}
@@ -46,7 +54,7 @@ def refuse_unknown(
     callbacks: Sequence[Any],
     batches: Mapping[str | None, Iterable[Batch]],
 ) -> None:
-    """RequestError where a figure in `asked` will not be there.
+    """UnknownFigure where one in `asked` will not be there.
 
     What a validation gives beside its loss is told by the objective itself: it is shown the first
     of the held-out `batches` of each source, which costs a forward pass where a name needs it.
@@ -63,7 +71,8 @@ def refuse_unknown(
         known += _held_out(module, batches)
     for key, name in left.items():
         if name not in known:
-            raise RequestError(f"{key}={name}: {_why(name, known, validates=module.validates)}")
+            why = _why(name, known, validates=module.validates)
+            raise UnknownFigure(key, f"{key}={name}: {why}")
 
 
 def _held_out(module: Any, batches: Mapping[str | None, Iterable[Batch]]) -> list[str]:

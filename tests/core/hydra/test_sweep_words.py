@@ -120,3 +120,21 @@ def test_hydra_is_told_which_words_tell_the_arms_apart():
     assert not any("n_jobs" in word for word in searching)
     grid = sweep_words.settings([*words, "hydra/sweeper=optuna", "hydra/sweeper/sampler=grid"])
     assert not any("seed" in word for word in grid)
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ("tokens_per_ss", r"Did you mean tokens_per_s\?"),
+        ("vall/loss", r"Did you mean val/loss\?"),
+        ("zzz", "Expected val/NAME or one of step, "),
+    ],
+)
+def test_a_metric_that_no_run_has_is_refused(metric: str, said: str):
+    with pytest.raises(RequestError, match=rf"sweep\.metric={metric}: .*{said}"):
+        check(f"sweep.metric={metric}", "seed=1,2")
+
+
+@pytest.mark.parametrize("metric", ["val/anything", "tokens_per_s", "train/loss"])
+def test_a_metric_that_runs_may_have_is_not(metric: str):
+    check(f"sweep.metric={metric}", "seed=1,2")

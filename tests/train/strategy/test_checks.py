@@ -1,6 +1,7 @@
 """What a strategy cannot do is one line that names the key, before a run has written anything."""
 
 import itertools
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,6 +31,9 @@ def test_an_option_is_cut_over_ranks_or_refused_by_name_as_the_page_says(slot: s
     reason = refusal(model_of(case_of(slot, name)), 2)
     assert (reason is None) == (told[name][1] == "yes")
     assert reason is None or f"model.{slot}={name}" in reason
+    if slot == "attn" and reason is not None:
+        cut = {other for other, (_, by_role) in told.items() if by_role == "yes"}
+        assert set(re.findall(r"\w+", reason.partition(": use ")[2])) == cut | {"or"}
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,12 @@ def _of_entries(key: str, root: str, words: list[str]) -> str | None:
 
 def _of_trainer(key: str, words: list[str]) -> str | None:
     if words == ["strategy"]:
-        return f"{key}: this trainer has none: add trainer=ddp, fsdp or fsdp_tp, or +{key}=..."
+        return f"{key}: this trainer has none: add trainer=fsdp_tp, fsdp or ddp, or +{key}=..."
     if words[0] != "strategy":
         return _near(key, "trainer.", words[0], TRAINER, words[1:])
     fields = [str(f) for f in _preset("trainer", "fsdp")["strategy"] if f != "_target_"]
+    if words[1] in fields:
+        return f"{key}: this trainer's strategy has no fields: add trainer=fsdp or fsdp_tp."
     return _near(key, "trainer.strategy.", words[1], fields, words[2:])
 
 

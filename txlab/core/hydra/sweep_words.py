@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override, RangeSweep
 
 from txlab.core.errors import RequestError
-from txlab.core.hydra import arms, overrides
+from txlab.core.hydra import arms, overrides, sweep_files
 from txlab.core.hydra.errors import translated
 
 LAUNCHER, SWEEPER = "hydra/launcher", "hydra/sweeper"
@@ -91,6 +91,7 @@ def check(words: Sequence[str]) -> None:
             f"-m asks for {runs:,} runs, more than {MOST:,}: list fewer values, or search with "
             f"{SWEEPER}=optuna hydra.sweeper.n_trials=N."
         )
+    sweep_files.check_metric(chosen.get("sweep.metric", "val/loss"))
     _check_jobs(chosen)
     _check_folder(chosen)
 
