@@ -35,6 +35,10 @@ def train(config: "Config", name: str | None = None) -> dict[str, Any]:
     from txlab.train.quiet import quiet
 
     name = name or config.model.name
+    if config.logger:
+        from txlab.train.trainer import check_loggers  # Lightning's import takes a while
+
+        check_loggers(config.logger)
     if not ranks.started() and (world := devices.wanted(config.trainer)) > 1:
         devices.check_shares(config, world)
         return train_on_ranks(config, name, world)
@@ -201,7 +205,7 @@ def build_trainer(
     from txlab.train.strategy.checks import check_strategy
     from txlab.train.strategy.peers import shares
     from txlab.train.throughput import peak_flops
-    from txlab.train.trainer import check_loggers, make_callbacks, make_trainer
+    from txlab.train.trainer import make_callbacks, make_trainer
 
     step, settings = module.counters.step, config.train
     callbacks: list[Any] = [Log(place.path, resumed_step=step), Progress(), Untouched()]
@@ -211,7 +215,6 @@ def build_trainer(
     if module.validates and answers.problems:
         callbacks.append(answers)
     callbacks += make_callbacks(config.callbacks, place.path)
-    check_loggers(config.logger)
     checkpoints = Checkpoints(
         place.path,
         config=saved_text(config),

@@ -10,6 +10,7 @@ import pytest
 from lightning.pytorch.loggers import Logger
 
 import txlab
+import txlab.run
 from tests.train.tiny_run import Run
 from txlab.core.errors import RequestError
 from txlab.train import curves, loggers
@@ -77,6 +78,16 @@ def test_online_without_a_key_is_refused(bare, monkeypatch):
     check_loggers(txlab.compose(["logger=wandb"]).logger)
     monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
     check_loggers(online)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_logger_is_refused_before_any_data_or_process(bare, monkeypatch, devices):
+    for step in ("prepare_data", "train_on_ranks"):
+        monkeypatch.setattr(txlab.run, step, lambda *_, step=step: pytest.fail(f"{step} was run"))
+    words = ["logger=wandb", "logger.wandb.offline=false", f"trainer.devices={devices}"]
+    with pytest.raises(RequestError, match="there is no API key"):
+        txlab.run.train(txlab.compose([*words, f"run_dir={bare / 'run'}"]))
+    assert not (bare / "run").exists()
 
 
 def test_a_netrc_counts_as_a_key(bare):

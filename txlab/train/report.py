@@ -206,8 +206,12 @@ def remarks(module: TrainModule) -> list[str]:
             f"schedule.warmup is {warmup:,} updates long: in {total:,} steps the learning rate "
             f"comes to {total / warmup:.0%} of its peak"
         )
-    if (module.config.stop_at or 0) > total:
-        found.append(f"train.stop_at={module.config.stop_at}: the run ends at {total:,} already")
+    stop_at, start = module.config.stop_at or total, module.counters.step
+    if stop_at > total:
+        found.append(f"train.stop_at={stop_at}: the run ends at {total:,} already")
+    elif stop_at < total:
+        what = "this part ends there, saved" if start < stop_at else "that part is done"
+        found.append(f"train.stop_at={stop_at}: {what}; resume=auto without it goes on")
     return found
 
 
