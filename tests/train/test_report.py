@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.train.tiny_run import Run
-from txlab.core.hydra.sweep_files import FIGURES
+from txlab.core.hydra.sweep_words import FIGURES
 from txlab.train.report import remarks, summarise
 from txlab.train.schedule import Cosine
 

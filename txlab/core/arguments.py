@@ -9,6 +9,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 
 from txlab.core.docs import default_text, field_docs, type_name
 from txlab.core.errors import RequestError
+from txlab.core.nearest import did_you_mean
 from txlab.core.values import whole_number
 
 T = TypeVar("T")
@@ -90,7 +91,5 @@ def _misspelt(key: str, fields: dict[str, Any]) -> bool:
 
 
 def _refusal(word: str, key: str, fields: dict[str, Any]) -> str:
-    near = difflib.get_close_matches(key, fields, n=3, cutoff=0.5)
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
     what = f"unknown argument {key}" if "=" in word else f"cannot read {word!r}: expected key=value"
-    return f"{what}.{hint} There are: {', '.join(fields) or 'none'}."
+    return f"{what}.{did_you_mean(key, fields)} There are: {', '.join(fields) or 'none'}."

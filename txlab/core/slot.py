@@ -1,7 +1,6 @@
 """Slots: the fixed places of the assembly, each with one interface and any number of options."""
 
 import dataclasses
-import difflib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from txlab.core.config import Component, check_numbers, check_truth, settle_choices
 from txlab.core.errors import RequestError
+from txlab.core.nearest import did_you_mean
 from txlab.core.plugins import FAILURES
 
 T = TypeVar("T")
@@ -216,7 +216,5 @@ def slot_at(path: str) -> Slot[Any]:
 
 def unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
     """One line for a name nobody knows: the nearest ones, and all there are."""
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    line = f"unknown {what}.{hint} There are: {', '.join(known) or 'none'}."
+    line = f"unknown {what}.{did_you_mean(name, known)} There are: {', '.join(known) or 'none'}."
     return " ".join([line, *(f"Note: {failure}." for failure in FAILURES)])

@@ -29,7 +29,7 @@ def _of_entries(key: str, root: str, words: list[str]) -> str | None:
     preset = _preset(root, name)
     if name not in preset:
         return f"unknown key {key}. {root}={name} sets keys of {', '.join(map(str, preset))}."
-    fields = [str(field) for field in preset[name] if field != "_target_"]
+    fields = _fields(preset[name])
     if len(words) > 1 and words[1] not in fields:
         return _near(key, f"{root}.{name}.", words[1], fields, words[2:])
     return f"{key}: this run has no {root}.{name}: add {root}={name} (of several {root}=[...])."
@@ -40,7 +40,7 @@ def _of_trainer(key: str, words: list[str]) -> str | None:
         return f"{key}: this trainer has none: add trainer=fsdp_tp, fsdp or ddp, or +{key}=..."
     if words[0] != "strategy":
         return _near(key, "trainer.", words[0], TRAINER, words[1:])
-    fields = [str(f) for f in _preset("trainer", "fsdp")["strategy"] if f != "_target_"]
+    fields = _fields(_preset("trainer", "fsdp")["strategy"])
     if words[1] in fields:
         return f"{key}: this trainer's strategy has no fields: add trainer=fsdp or fsdp_tp."
     return _near(key, "trainer.strategy.", words[1], fields, words[2:])
@@ -52,6 +52,10 @@ def _near(key: str, parent: str, word: str, known: Iterable[str], rest: list[str
         return None
     meant = ".".join([parent + close[0], *rest])
     return f"unknown key {key}. Did you mean {meant}? One that is really new is added with +{key}."
+
+
+def _fields(entry: Iterable[Any]) -> list[str]:
+    return [str(field) for field in entry if field != "_target_"]
 
 
 def _preset(group: str, name: str) -> Any:

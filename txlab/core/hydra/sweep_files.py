@@ -1,13 +1,10 @@
 """What stands in the folder of a sweep when it has ended: sweep.csv, and sweep.png to look at."""
 
 import csv
-import difflib
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-from txlab.core.errors import RequestError
 
 TABLE, PICTURE, METRICS = "sweep.csv", "sweep.png", "metrics.csv"
 LOSS = "val/loss"
@@ -26,25 +23,6 @@ def choices_of(outcome: Outcome) -> dict[str, str]:
     """A run's overrides by key, numbers in one spelling."""
     words = (word.split("=", 1) for word in outcome["overrides"] if "=" in word)
     return {key: _spelled(value) for key, value in words if key not in _PLACES}
-
-
-FIGURES = (
-    *("step", "updates", "skipped", "tokens", "supervised", "parameters", "train/loss"),
-    *("unigram_entropy", "gain", "tokens_per_s", "mfu", "peak_flops", "flops_per_token"),
-    *("seconds", "peak_memory_mib"),
-)
-"""What every summary has, beside figures of its validation."""
-
-
-def check_metric(metric: str) -> None:
-    """RequestError where no run can have the figure; one below val/ is for the runs to know."""
-    if not metric.startswith("val/") and metric not in FIGURES:
-        near = difflib.get_close_matches(metric, ["val/loss", *FIGURES], n=1, cutoff=0.6)
-        hint = f"Did you mean {near[0]}? " if near else ""
-        raise RequestError(
-            f"sweep.metric={metric}: no run's summary has it. {hint}Expected val/NAME or one of "
-            f"{', '.join(FIGURES)}."
-        )
 
 
 def results_of(outcome: Outcome) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override, RangeSweep
 
 from txlab.core.errors import RequestError
-from txlab.core.hydra import arms, overrides, sweep_files
+from txlab.core.hydra import arms, overrides
 from txlab.core.hydra.errors import translated
+from txlab.core.nearest import did_you_mean
 
 LAUNCHER, SWEEPER = "hydra/launcher", "hydra/sweeper"
 EXTRAS = {
@@ -59,6 +60,14 @@ def settings(words: Sequence[str]) -> list[str]:
     return added
 
 
+FIGURES = (
+    *("step", "updates", "skipped", "tokens", "supervised", "parameters", "train/loss"),
+    *("unigram_entropy", "gain", "tokens_per_s", "mfu", "peak_flops", "flops_per_token"),
+    *("seconds", "peak_memory_mib"),
+)
+"""What every summary has, beside figures of its validation."""
+
+
 def check(words: Sequence[str]) -> None:
     """RequestError where normalised words of `-m` ask for what cannot be swept."""
     parsed = _parsed(words)
@@ -91,7 +100,8 @@ def check(words: Sequence[str]) -> None:
             f"-m asks for {runs:,} runs, more than {MOST:,}: list fewer values, or search with "
             f"{SWEEPER}=optuna hydra.sweeper.n_trials=N."
         )
-    sweep_files.check_metric(chosen.get("sweep.metric", "val/loss"))
+    if "sweep.metric" in chosen:
+        _check_metric(chosen["sweep.metric"])
     _check_jobs(chosen)
     _check_folder(chosen)
 
@@ -120,6 +130,16 @@ def _parsed(words: Sequence[str]) -> list[Override]:
 def _text(word: Override) -> str:
     value = word.value() if not word.is_sweep_override() else word.input_line
     return "null" if value is None else str(value)
+
+
+def _check_metric(metric: str) -> None:
+    """RequestError where no run can have the figure; one below val/ is for the runs to know."""
+    if not metric.startswith("val/") and metric not in FIGURES:
+        hint = did_you_mean(metric, ["val/loss", *FIGURES], n=1, cutoff=0.6)
+        raise RequestError(
+            f"sweep.metric={metric}: no run's summary has it.{hint} Expected val/NAME or one of "
+            f"{', '.join(FIGURES)}."
+        )
 
 
 def _check_installed(group: str, name: str | None, names: dict[str, tuple[str, str]]) -> None:

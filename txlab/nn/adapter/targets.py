@@ -1,12 +1,12 @@
 """Which linears of a model an adapter is for: roles, names and globs become full names."""
 
-import difflib
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from torch import nn
 
 from txlab.core.errors import RequestError
+from txlab.core.nearest import did_you_mean
 from txlab.nn.attention.mixer import Mixer
 from txlab.nn.block import Block
 from txlab.nn.ffn.ffn import FFN
@@ -63,8 +63,7 @@ def _inside(
 def _unmatched(target: str, linears: Sequence[str]) -> str:
     leaves = dict.fromkeys(name.rpartition(".")[2] for name in linears)
     known = [*ROLES, *leaves, *(linears if "." in target else ())]
-    near = difflib.get_close_matches(target, known, n=3, cutoff=0.5)
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    hint = did_you_mean(target, known)
     return (
         f"adapter.targets: {target} matches no linear of this model.{hint} There are the roles "
         f"{', '.join(ROLES)}, the names {', '.join(leaves)}, and globs of whole names such as "
