@@ -1,15 +1,15 @@
 """The names of a run's figures, known before its first step, for what is to follow one of them."""
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from txlab.core.errors import RequestError
+from txlab.core.nearest import did_you_mean
 from txlab.data.batch import Batch
 from txlab.train.history import Sums, held_out_pairs, held_out_row
-from txlab.train.state import random_state, restore_random
+from txlab.train.state import random_kept
 
 if TYPE_CHECKING:
     from txlab.schema import Config
@@ -43,8 +43,9 @@ def asked_for(config: "Config", callbacks: Sequence[Any]) -> dict[str, str]:
         found["train.best"] = config.train.best
     for callback in callbacks:
         found |= getattr(callback, "follows", {})
-    if config.sweep.metric.startswith("val/") and config.sweep.metric != "val/loss":
-        found["sweep.metric"] = config.sweep.metric
+    metric = config.sweep.metric
+    if metric.startswith("val/") and metric != type(config.sweep)().metric:
+        found["sweep.metric"] = metric
     return found
 
 
@@ -77,17 +78,14 @@ def refuse_unknown(
 
 def _held_out(module: Any, batches: Mapping[str | None, Iterable[Batch]]) -> list[str]:
     """Names of the figures of a validation and, of what the objective reports, of training."""
-    sums, before = Sums(), random_state()
-    try:
-        with torch.no_grad(), torch.compiler.set_stance("force_eager"):
-            for source, some in batches.items():
-                for batch in some:
-                    loss = module.objective(module.model.eval(), batch)
-                    sums.add(held_out_pairs(loss, batch["labels"], module.token_bytes, source))
-                    break
-    finally:
+    sums = Sums()
+    with random_kept(), torch.no_grad(), torch.compiler.set_stance("force_eager"):
+        module.model.eval()
+        for source, some in batches.items():
+            if (batch := next(iter(some), None)) is not None:
+                loss = module.objective(module.model, batch)
+                sums.add(held_out_pairs(loss, batch["labels"], module.token_bytes, source))
         module.model.train()
-        restore_random(before)
     row = held_out_row(sums)
     return [*row, *(f"train/{name}" for name in sums.names if "/" not in name and name != "bytes")]
 
@@ -96,6 +94,5 @@ def _why(name: str, known: list[str], *, validates: bool) -> str:
     if not validates and name.startswith("val/"):
         return "nothing is held out here, so that there is no such figure."
     known = list(dict.fromkeys(known))
-    near = difflib.get_close_matches(name, known, n=2, cutoff=0.6)
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    hint = did_you_mean(name, known, n=2, cutoff=0.6)
     return f"the run will have no such figure.{hint} It will have {', '.join(known)}."

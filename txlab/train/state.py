@@ -115,14 +115,21 @@ def seed_everything(seed: int, rank: int = 0) -> None:
 
 
 @contextlib.contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Random numbers of `seed` inside of this; outside, those that would have come anyway."""
+def random_kept() -> Iterator[None]:
+    """What is drawn inside of this is drawn again after it, as if nothing had been."""
     before = random_state()
-    seed_everything(seed)
     try:
         yield
     finally:
         restore_random(before)
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Random numbers of `seed` inside of this; outside, those that would have come anyway."""
+    with random_kept():
+        seed_everything(seed)
+        yield
 
 
 def parameter_count(model: nn.Module) -> int:

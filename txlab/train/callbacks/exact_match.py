@@ -11,7 +11,7 @@ from lightning.pytorch import Callback, Trainer
 from txlab.core.files import append, rewrite
 from txlab.data.source import Data
 from txlab.models.answers import Answered, limit, solve
-from txlab.train.state import random_state, restore_random
+from txlab.train.state import random_kept
 
 FILE = "answers.jsonl"
 METRIC = "exact_match"
@@ -46,19 +46,15 @@ class ExactMatch(Callback):
         if hasattr(trainer.strategy, "place"):  # sharded: all ranks run the model together
             rank, world = 0, 1
         mine = self.problems[n * rank // world : n * (rank + 1) // world]
-        before = random_state()
-        try:
-            # Decoding meets a new length at each token: compiled blocks would be compiled for each.
-            with torch.compiler.set_stance("force_eager"):
-                answers = solve(
-                    pl_module.model,
-                    self.tokenizer,
-                    mine,
-                    end_ids=self.end_ids,
-                    max_new_tokens=self.limit,
-                )
-        finally:
-            restore_random(before)
+        # Decoding meets a new length at each token: compiled blocks would be compiled for each.
+        with random_kept(), torch.compiler.set_stance("force_eager"):
+            answers = solve(
+                pl_module.model,
+                self.tokenizer,
+                mine,
+                end_ids=self.end_ids,
+                max_new_tokens=self.limit,
+            )
         if self.marked:  # also where this rank has no item: all add up the same figures
             pair = [float(sum(answer.right for answer in answers)), float(len(answers))]
             right, count = torch.tensor(pair, device=pl_module.device).unbind()

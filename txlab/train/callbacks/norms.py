@@ -14,7 +14,7 @@ from txlab.core.errors import RequestError
 from txlab.nn.attention import SoftmaxAttention
 from txlab.train.clip import norm_of
 from txlab.train.history import Row
-from txlab.train.state import optimizer_names, random_state, restore_random
+from txlab.train.state import optimizer_names, random_kept
 
 LAYER = re.compile(r"^(?:.*\.)?layers\.\d+|^[^.]+")
 QUERIES = 256
@@ -44,17 +44,14 @@ class Norms(Callback):
     ) -> None:
         if not self.activations or (pl_module.counters.step + 1) % self.every:
             return
-        before = random_state()
-        try:
-            with (
-                torch.no_grad(),
-                trainer.precision_plugin.forward_context(),
-                torch.compiler.set_stance("force_eager"),
-                watched(pl_module.model) as seen,
-            ):
-                pl_module.objective(pl_module.model, batch[0])
-        finally:
-            restore_random(before)
+        with (
+            random_kept(),
+            torch.no_grad(),
+            trainer.precision_plugin.forward_context(),
+            torch.compiler.set_stance("force_eager"),
+            watched(pl_module.model) as seen,
+        ):
+            pl_module.objective(pl_module.model, batch[0])
         self.found |= {name: float(value) for name, value in seen.items()}
 
     def on_gradients(self, trainer: Trainer, module: Any) -> None:

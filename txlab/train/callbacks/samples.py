@@ -12,7 +12,7 @@ from txlab.data.tokenizer import Tokenizer
 from txlab.models.sampling import Sampling
 from txlab.models.text import generate_text
 from txlab.train.history import Row
-from txlab.train.state import random_state, restore_random
+from txlab.train.state import random_kept
 
 FILE = "samples.txt"
 HEAD = re.compile(r"^--- step (\d+)$", re.MULTILINE)
@@ -49,15 +49,9 @@ class Samples(Callback):
         sharded = hasattr(trainer.strategy, "place")  # then it takes all ranks to run the model
         if "val/loss" not in row or not (trainer.is_global_zero or sharded):
             return
-        before = random_state()
-        try:
-            # Decoding meets a new length at each token: compiled blocks would be compiled for each.
-            with torch.compiler.set_stance("force_eager"):
-                answer = generate_text(module.model, self.tokenizer, [self.prompt], self.sampling)[
-                    0
-                ]
-        finally:
-            restore_random(before)
+        # Decoding meets a new length at each token: compiled blocks would be compiled for each.
+        with random_kept(), torch.compiler.set_stance("force_eager"):
+            (answer,) = generate_text(module.model, self.tokenizer, [self.prompt], self.sampling)
         if not trainer.is_global_zero:
             return
         append(self.file, _entry(int(row["step"]), self.prompt + answer.text))
