@@ -230,7 +230,7 @@ def build_trainer(
     tracking = Tracking(place.path, checkpoints, facts=data.facts, resumed_step=step)
     trainer = make_trainer(config.trainer, settings, [*callbacks, checkpoints, tracking])
     check_strategy(trainer, module)
-    data.check_ranks(shares(trainer))
+    data.config.check_ranks(shares(trainer))
     every: list[Any] = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
     figures.refuse_unknown(figures.asked_for(config, every), module, every, data.val_loaders())
     peak = peak_flops(trainer.strategy.root_device, settings.precision)

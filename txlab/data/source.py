@@ -86,6 +86,11 @@ class Data:
                 "a number above 0 beside batch_tokens, or null",
             )
 
+        def check_ranks(self, world: int) -> None:
+            """RequestError where a step cannot be shared out to `world` ranks."""
+            if self.batch_tokens is None:
+                micro_size(self.batch_size, self.micro_batch_size, world)
+
     def __init__(
         self,
         config: Config,
@@ -153,11 +158,6 @@ class Data:
             order=order,
             **place,
         )
-
-    def check_ranks(self, world: int) -> None:
-        """RequestError where a step cannot be shared out to `world` ranks."""
-        if self.config.batch_tokens is None:
-            micro_size(self.config.batch_size, self.config.micro_batch_size, world)
 
     def val_batches(self, *, rank: int = 0, world: int = 1) -> EpochBatches:
         """Validation: every held-out row once."""

@@ -46,18 +46,20 @@ def wanted(trainer: dict[str, Any] | None) -> int:
 
 def check_shares(config: "Config", world: int) -> None:
     """RequestError where `world` ranks cannot share out layers, or the rows of a step, evenly."""
-    from txlab.data.loader import micro_size
-
     strategy = (config.trainer or {}).get("strategy")
     n = strategy.get("tensor_parallel", 1) if isinstance(strategy, Mapping) else 1
-    if n > 0 and world % n:
+    if n > 0:
+        check_layers(n, world)
+        config.data.check_ranks(world // n)
+
+
+def check_layers(tensor_parallel: int, world: int) -> None:
+    """RequestError where `world` devices do not make groups of `tensor_parallel`."""
+    if world % tensor_parallel:
         raise RequestError(
-            f"trainer.strategy.tensor_parallel={n} does not divide the {world} devices of "
-            "trainer.devices."
+            f"trainer.strategy.tensor_parallel={tensor_parallel} does not divide the {world} "
+            "devices of trainer.devices."
         )
-    data: Any = config.data
-    if n > 0 and getattr(data, "batch_tokens", None) is None:
-        micro_size(data.batch_size, data.micro_batch_size, world // n)
 
 
 def described(trainer: "Trainer", precision: str) -> str:
@@ -78,9 +80,7 @@ def _strategy(strategy: Any) -> str:
 
 
 def _check_room(devices: Any, count: int, accelerator: str) -> None:
-    import torch
-
-    gpus = torch.cuda.device_count() if accelerator in ("auto", "gpu", "cuda") else 0
+    gpus = _gpus(accelerator)
     if gpus and count > gpus:
         raise RequestError(f"trainer.devices={devices}: this machine has {gpus} GPUs.")
     cores = os.cpu_count() or 1
@@ -95,9 +95,7 @@ def _count(devices: Any, accelerator: str) -> int:
     if isinstance(devices, (list, tuple)):
         return len(devices)
     if str(devices) in ("auto", "-1", "None"):
-        import torch
-
-        gpus = torch.cuda.device_count() if accelerator in ("auto", "gpu", "cuda") else 0
+        gpus = _gpus(accelerator)
         if not gpus and str(devices) == "-1":
             raise RequestError(
                 "trainer.devices=-1 is all GPUs, and there is none: give a number of processes."
@@ -109,6 +107,13 @@ def _count(devices: Any, accelerator: str) -> int:
     if any(not word.strip().isdigit() for word in words):
         _some(0, devices)
     return _some(len(words), devices)
+
+
+def _gpus(accelerator: str) -> int:
+    """GPUs of this machine that `trainer.accelerator` may take."""
+    import torch
+
+    return torch.cuda.device_count() if accelerator in ("auto", "gpu", "cuda") else 0
 
 
 def _some(count: int, devices: Any) -> int:

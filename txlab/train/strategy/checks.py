@@ -8,6 +8,7 @@ from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from txlab.core.errors import RequestError
 from txlab.objectives.frozen import Frozen
 from txlab.train.config import Train
+from txlab.train.devices import check_layers
 from txlab.train.strategy.mesh import Mesh
 from txlab.train.strategy.roles import refusal
 
@@ -46,12 +47,12 @@ def check_strategy(trainer: Any, module: Any) -> None:
         raise RequestError(
             "optim=adamw_8bit: its library knows no shards: use optim=adamw, or trainer=ddp."
         )
-    n, world = strategy.tensor_parallel, trainer.world_size
-    asked = f"trainer.strategy.tensor_parallel={n}"
-    if world % n:
-        raise RequestError(f"{asked} does not divide the {world} devices of trainer.devices.")
+    n = strategy.tensor_parallel
+    check_layers(n, trainer.world_size)
     frozen = [part.network for part in module.objective.modules() if isinstance(part, Frozen)]
     for network in (module.model, *frozen) if n > 1 else ():
         reason = refusal(network, n)
         if reason is not None:
-            raise RequestError(f"{asked}: {reason}; or take trainer=fsdp.")
+            raise RequestError(
+                f"trainer.strategy.tensor_parallel={n}: {reason}; or take trainer=fsdp."
+            )
