@@ -10,26 +10,23 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from lightning.pytorch import Callback
 
 import txlab
+from tests.distributed.witness import Witness
 from tests.test_resume import TEXT, TINY, assert_same, rows
 from txlab.run import prepare_data, train
 
 KINDS = ("python", "numpy", "torch", "dropout")
 
 
-class Draws(Callback):
+class Draws(Witness):
     """Writes down what each rank draws at each step, and what its weights are at the start."""
-
-    def __init__(self, folder: str) -> None:
-        self.folder = Path(folder)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         found = hashlib.sha256()
         for parameter in pl_module.model.parameters():
             found.update(parameter.detach().numpy().tobytes())
-        self._write(trainer, {"weights": found.hexdigest()})
+        self.write(trainer, {"weights": found.hexdigest()})
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any) -> None:
         mask = torch.nn.functional.dropout(torch.ones(64), 0.5)
@@ -40,11 +37,7 @@ class Draws(Callback):
             "torch": float(torch.rand(())),
             "dropout": mask.tolist(),
         }
-        self._write(trainer, entry)
-
-    def _write(self, trainer: Any, entry: dict[str, Any]) -> None:
-        with (self.folder / f"rank-{trainer.global_rank}.jsonl").open("a") as stream:
-            stream.write(json.dumps(entry) + "\n")
+        self.write(trainer, entry)
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "epoch").write_text(str(epoch))
 
     def go(name: str, *more: str) -> None:
-        (folder / f"{name}-draws").mkdir(exist_ok=True)
-        entry = {"_target_": f"{__name__}.Draws", "folder": folder / f"{name}-draws"}
-        given = [f"+callbacks.draws.{key}={value}" for key, value in entry.items()]
+        given = Draws.words(folder / f"{name}-draws")
         train(txlab.compose([*words, *given, f"run_dir={folder / name}", *more]))
 
     go("whole")

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from lightning.pytorch import Callback
 
 import txlab
+from tests.distributed.witness import Witness
 from tests.test_run import TEXT, TINY
 from txlab.run import train
 from txlab.train.callbacks.log import read_rows
@@ -14,17 +14,13 @@ from txlab.train.callbacks.log import read_rows
 TWO = "trainer.devices=2 trainer.accelerator=cpu"
 
 
-class Seen(Callback):
+class Seen(Witness):
     """Writes down the rows of every step, each rank in a file of its own."""
-
-    def __init__(self, folder: str) -> None:
-        self.folder = Path(folder)
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx) -> None:
         rows = [row.tolist() for micro_batch in batch for row in micro_batch["tokens"]]
-        entry = {"step": pl_module.counters.step + 1, "rows": rows}  # pyright: ignore
-        with (self.folder / f"rank-{trainer.global_rank}.jsonl").open("a") as stream:
-            stream.write(json.dumps(entry) + "\n")
+        step = pl_module.counters.step + 1  # pyright: ignore
+        self.write(trainer, {"step": step, "rows": rows})
 
 
 def seen(folder: Path, ranks: tuple[int, ...] = (0, 1)) -> dict[int, list[list[int]]]:
@@ -47,9 +43,7 @@ def test_one_rank_then_two_then_one(tmp_path, strategy):
     words += ["train.steps=6", "train.log_every=1", "train.pictures=false", "train.sample=null"]
 
     def part(name: str, *more: str) -> None:
-        (tmp_path / f"{name}-seen").mkdir(exist_ok=True)
-        entry = {"_target_": f"{__name__}.Seen", "folder": tmp_path / f"{name}-seen"}
-        given = [f"+callbacks.seen.{key}={value}" for key, value in entry.items()]
+        given = Seen.words(tmp_path / f"{name}-seen")
         train(txlab.compose([*words, *given, f"run_dir={tmp_path / name}", *more]))
 
     part("whole", "trainer=cpu")
