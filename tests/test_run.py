@@ -60,7 +60,14 @@ def test_a_run_leaves_all_its_files(words, capsys):
     row = read_rows(folder / "metrics.csv")[-1]
     assert row["val/loss"] == result["val/loss"]
     out = capsys.readouterr().out
-    for part in ("plan ", "4 steps of 4 x 16", "bits per byte", "MFU", "peak memory", "run folder"):
+    for part in (
+        "plan ",
+        "4 steps of 4 x 16 = 64 tokens: 0.1",
+        "bits per byte",
+        "MFU",
+        "peak memory",
+        "run folder",
+    ):
         assert part in out
 
 

@@ -262,10 +262,8 @@ def begin(
 
     if not trainer.is_global_zero:
         return
-    size = data.step_rows
-    batch = (round(size * data.train.lines), config.model.context, float(size) * data.row_tokens)
     where, notes = described(trainer, config.train.precision), [*data.notes, *remarks(module)]
-    for line in introduction(place, module, data.facts, batch, where, notes):
+    for line in introduction(place, module, data, where, notes):
         print(line, flush=True)
     write_first(place, saved_text(config))
     trainer.loggers = make_loggers(config.logger, place.path, print, module.counters.step)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from tests.train.tiny_run import CONTEXT, Run, rows_of, split  # noqa: E402
+from tests.train.tiny_run import CONTEXT, Given, Run, given_nll, rows_of, split, weight_one  # noqa: E402
 from txlab.models.decoder import Decoder  # noqa: E402
 from txlab.nn.adapter import adapter  # noqa: E402
 from txlab.nn.attention import attention  # noqa: E402
@@ -29,6 +29,7 @@ from txlab.train.checkpoint import find  # noqa: E402
 from txlab.train.compiling import BACKEND  # noqa: E402
 from txlab.train.optim import optim  # noqa: E402
 from txlab.train.recompute import prepare_blocks  # noqa: E402
+from txlab.train.schedule import Constant  # noqa: E402
 from txlab.train.state import seeded  # noqa: E402
 
 Task = dict[str, Any]
@@ -107,12 +108,17 @@ def run(folder: Path, case: dict[str, Any], strategy: str, resume: str | None = 
     shares, mine = world // n, rank // n
 
     def make(step: int) -> Any:
+        if "nll" in case:
+            given = [given_nll(*pair) for pair in case["nll"]]
+            return given[mine * len(given) // shares : (mine + 1) * len(given) // shares]
         share = split(rows_of(step, ROWS), *[ROWS // shares] * shares)[mine]
         return split(share, *[2] * (ROWS // shares // 2))
 
-    model = model_of(case)
-    goal: Any = objective.build(option(objective, case.get("objective", "next_token")))
-    goal.bind(model)
+    model = weight_one() if "nll" in case else model_of(case)
+    goal: Any = Given()
+    if "nll" not in case:
+        goal = objective.build(option(objective, case.get("objective", "next_token")))
+        goal.bind(model)
     how = case.get("recompute", "none")
     prepare_blocks(model, how=how, compiled=case.get("compile", False))
     name, fields = case.get("optim", ("adamw", {"eps": 1e-3}))
@@ -124,12 +130,35 @@ def run(folder: Path, case: dict[str, Any], strategy: str, resume: str | None = 
         model=model,
         objective=goal,
         optim=option(optim, name, **fields),
+        schedule=Constant.Config(warmup=0) if "nll" in case else None,
         seed=3,
         resume=None if resume is None else find(Path(resume)),
         trainer={"devices": world, "strategy": made},
         **case.get("train", {}),
     )
-    return one.fit()
+    one.fit()
+    if "nll" not in case:
+        one_tensor(one.module.model, case.get("tied", True))
+    return one
+
+
+def one_tensor(model: Any, tied: bool) -> None:
+    """AssertionError unless embedding and head are one tensor, of one storage, where tied."""
+    embed, head = (weight(part) for part in (model.embed, model.head))
+    assert (embed is head) is tied
+    places = {local.data_ptr() for local in map(local_part, (embed, head)) if local.numel()}
+    assert len(places) < 2 if tied else len(places) != 1
+    listed = [name for name, _ in model.named_parameters() if name.startswith(("embed.", "head."))]
+    assert len(listed) == (1 if tied else 2), listed
+
+
+def weight(part: Any) -> torch.Tensor:
+    """The matrix of an embedding or a head, under an adapter as well."""
+    return getattr(part, "base_layer", part).weight
+
+
+def local_part(tensor: Any) -> torch.Tensor:
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def figures(folder: Path) -> tuple[list[dict[str, float]], dict[str, torch.Tensor]]:

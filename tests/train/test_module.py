@@ -7,10 +7,20 @@ import pytest
 import torch
 from torch import nn
 
-from tests.train.tiny_run import CONTEXT, VOCAB, Poison, decoder, rows_of, split
+from tests.train.tiny_run import (
+    CONTEXT,
+    VOCAB,
+    Given,
+    Poison,
+    Run,
+    decoder,
+    given_nll,
+    rows_of,
+    split,
+    weight_one,
+)
 from txlab.core.errors import RunError
 from txlab.data.batch import IGNORE
-from txlab.objectives.objective import Loss, Objective
 
 
 def test_a_step_is_the_same_however_it_is_split(run):
@@ -24,29 +34,8 @@ def test_a_step_is_the_same_however_it_is_split(run):
             torch.testing.assert_close(tensor, whole.weights()[name], rtol=1e-4, atol=1e-5)
 
 
-class Given(Objective):
-    """NLLs that the batch states itself, times a weight that is 1."""
-
-    def __init__(self):
-        super().__init__(Objective.Config())
-
-    def count(self, batch):
-        return torch.tensor(len(batch["nll"]))
-
-    def forward(self, model, batch):
-        return Loss((batch["nll"] * model.weight.squeeze()).sum(), self.count(batch))
-
-
-def weight_one():
-    model = nn.Linear(1, 1, bias=False)
-    nn.init.ones_(model.weight)
-    return model
-
-
 def test_worked_numbers_of_ga_01(run):
-    micro = [
-        {"nll": torch.full((n,), v), "tokens": torch.zeros(n)} for n, v in ((1, 4.0), (9, 1.0))
-    ]
+    micro = [given_nll(1, 4.0), given_nll(9, 1.0)]
     done = run(1, make=lambda step: micro, model=weight_one(), objective=Given(), val=0)
     assert done.log.column("train/loss") == pytest.approx([1.3])
     assert done.log.column("grad_norm") == pytest.approx([1.3])  # d/dw of w * 1.3
@@ -72,8 +61,6 @@ def test_clipping_scales_the_whole_gradient(run):
         def __call__(self, optimizer, args, kwargs):
             grads = [p.grad for g in optimizer.param_groups for p in g["params"]]
             seen.append(nn.utils.get_total_norm(grads).item())
-
-    from tests.train.tiny_run import Run
 
     for clip in (0.01, 1e9):
         one = Run(run().folder / f"clip{clip}", 1, clip=clip)
@@ -117,33 +104,6 @@ def test_a_step_with_an_infinite_gradient_moves_nothing(run, precision):
     state = done.module.optimizer.state_dict()["state"]
     assert {int(s["step"]) for s in state.values()} == {3}
     assert done.module.counters.updates == without.module.counters.updates
-
-
-def test_skipped_step_leaves_weights_and_moments(run):
-    from tests.train.tiny_run import Run
-
-    snapshots = []
-
-    class Snapshot:
-        def on_step(self, trainer, module):
-            moments = module.optimizer.state_dict()["state"]
-            snapshots.append(
-                (
-                    {k: v.detach().clone() for k, v in module.model.state_dict().items()},
-                    {i: {k: v.clone() for k, v in s.items()} for i, s in moments.items()},
-                )
-            )
-
-    from lightning.pytorch import Callback
-
-    snap = type("Snap", (Snapshot, Callback), {})()
-    Run(run().folder / "snap", 3, objective=Poison({2}), callbacks=(snap,)).fit()
-    (w1, m1), (w2, m2), (w3, _) = snapshots
-    for name in w1:
-        assert torch.equal(w1[name], w2[name])
-    for i in m1:
-        assert all(torch.equal(m1[i][key], m2[i][key]) for key in m1[i])
-    assert any(not torch.equal(w2[name], w3[name]) for name in w2)
 
 
 def test_nonfinite_may_end_the_run(run):

@@ -5,9 +5,11 @@ import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.plugins.precision import MixedPrecision
 
-from tests.train.tiny_run import Poison, rows_of, split
+from tests.train.tiny_run import Given, Poison, given_nll, rows_of, split, weight_one
 from txlab.core.errors import RunError
 from txlab.train.checkpoint import Checkpoint
+from txlab.train.optim import SGD
+from txlab.train.schedule import Constant
 
 
 def scaled(scale):
@@ -26,6 +28,25 @@ def test_the_norm_is_of_unscaled_gradients_and_clipping_too(run):
     assert half.log.column("grad_norm") == pytest.approx(plain.log.column("grad_norm"), rel=2e-2)
     for name, tensor in half.weights().items():
         torch.testing.assert_close(tensor, plain.weights()[name], rtol=0, atol=5e-3)
+
+
+def test_worked_numbers_under_a_scaler(run):
+    """GA-06 (b): GA-01's micro-batches, scale 65536, most 1.0: the norm is 1.3, the step -0.1."""
+    micro = [given_nll(1, 4.0), given_nll(9, 1.0)]
+    done = run(
+        1,
+        make=lambda step: micro,
+        model=weight_one(),
+        objective=Given(),
+        optim=SGD.Config(lr=0.1, weight_decay=0.0, momentum=0.0),
+        schedule=Constant.Config(warmup=0),
+        clip=1.0,
+        val=0,
+        trainer=scaled(65536.0),
+    )
+    assert done.log.column("grad_norm") == pytest.approx([1.3], rel=1e-5)
+    assert done.log.column("train/loss") == pytest.approx([1.3])
+    assert float(done.weights()["weight"]) == pytest.approx(0.9, rel=1e-5)
 
 
 def test_an_overflow_skips_the_update_and_lowers_the_scale(run):

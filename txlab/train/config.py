@@ -18,7 +18,7 @@ class Train:
     tokens: int | None = None
     """Tokens to train on, rounded up to whole steps."""
     epochs: int | None = None
-    """Passes over the training data."""
+    """Passes over the training data, rounded up to whole steps: the last begins the next pass."""
     val_every: int | None = None
     """Steps between validations; None: only at the end. The end always validates."""
     val_batches: int | None = None

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from txlab.nn.adapter import adapter_of
 from txlab.train import checkpoint
@@ -14,6 +14,9 @@ from txlab.train.history import Row
 from txlab.train.memory import peak_memory
 from txlab.train.module import TrainModule
 from txlab.train.state import parameter_count
+
+if TYPE_CHECKING:
+    from txlab.data.source import Data
 
 SUMMARY, PICTURE = "summary.json", "loss.png"
 
@@ -108,19 +111,17 @@ def _points(rows: list[Row], column: str) -> tuple[list[float], list[float]]:
 def introduction(
     place: Place,
     module: TrainModule,
-    facts: dict[str, Any],
-    batch: tuple[int, int, float],
+    data: "Data",
     where: str,
     notes: Sequence[str] = (),
 ) -> list[str]:
-    """What is about to happen, in a few lines; `batch`: its rows, their width, tokens in it.
-
-    `where`: `devices.described`.
-    """
-    rows, context, tokens = batch
-    full = tokens == rows * context
-    size = f"x {context} = {tokens:,.0f}" if full else f"rows, about {tokens:,.0f}"
+    """What is about to happen, in a few lines; `where`: `devices.described`."""
+    facts, size = data.facts, float(data.step_rows)
+    rows, tokens = round(size * data.train.lines), size * data.row_tokens
+    full = tokens == rows * data.context
+    each = f"x {data.context} = {tokens:,.0f}" if full else f"rows, about {tokens:,.0f}"
     start, total = module.counters.step, module.total_steps
+    epochs = _epochs(total * size / len(data.train))
     known = ("source", "documents", "train_tokens", "train_unknown", "val_tokens", "vocab_size")
     known += ("tokenizer_sampled", "sha256")
     said = [f"{key} {_plain(facts[key])}" for key in known if key in facts]
@@ -130,7 +131,7 @@ def introduction(
         f"data        {', '.join(said)}",
         f"model       {parameter_count(module.model):,} parameters{mixed}",
         f"devices     {where}",
-        f"plan        {total:,} steps of {rows} {size} tokens",
+        f"plan        {total:,} steps of {rows} {each} tokens: {epochs}",
     ]
     adapter = adapter_of(module.model)
     if adapter is not None:
@@ -144,6 +145,11 @@ def introduction(
             f"resumed     {place.resumed.path.name}: {start:,} of {total:,} steps are done{done}"
         )
     return lines
+
+
+def _epochs(number: float) -> str:
+    text = f"{number:.3g}"
+    return f"{text} epoch{'s' * (text != '1')}"
 
 
 def summarise(run_dir: Path, module: TrainModule, facts: dict[str, Any]) -> dict[str, Any]:

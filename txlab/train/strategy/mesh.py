@@ -77,11 +77,6 @@ class Mesh(ModelParallelStrategy):
         self._data_parallel_size = self.num_nodes * self.num_processes // self.tensor_parallel
         super().setup_environment()
 
-    @property
-    def distributed_sampler_kwargs(self) -> dict[str, Any]:
-        peers = self.peers()
-        return {"num_replicas": peers.size, "rank": peers.rank}
-
     def peers(self) -> Peers:
         """This rank's row of the mesh, among all rows."""
         rows = self.device_mesh["data_parallel"]
