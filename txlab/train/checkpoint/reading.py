@@ -65,10 +65,10 @@ class Checkpoint:
     @property
     def score(self) -> Score | None:
         """Its held-out figure; None where its step was not validated."""
-        found = self._notes().get("score") or {}
         try:
+            found = self._notes().get("score") or {}
             return Score(str(found["key"]), float(found["value"]), bool(found["highest"]))
-        except (TypeError, KeyError, ValueError):
+        except (RequestError, TypeError, KeyError, ValueError):
             return None
 
     def weights(self) -> dict[str, Tensor]:
@@ -134,12 +134,22 @@ class Checkpoint:
         return found.get(name) if isinstance(found, dict) else None
 
     def _notes(self) -> dict[str, Any]:
-        """The mark; of a folder that was put together by hand: nothing, its contents have to do."""
+        """The mark; of a folder that was put together by hand: nothing, its contents have to do.
+
+        RequestError where it says something else: what it says of the other files is lost.
+        """
+        file = self.path / MARK
         try:
-            found = json.loads((self.path / MARK).read_bytes())
-        except (OSError, ValueError):
+            raw = file.read_bytes()
+        except OSError:
             return {}
-        return found if isinstance(found, dict) else {}
+        try:
+            found = json.loads(raw) if raw.strip() else {}
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise damaged(file, "it is no list of files and their sums")
+        return found
 
 
 def digest(file: Path) -> str:
