@@ -113,6 +113,30 @@ def test_a_changed_or_missing_base_is_refused(there):
         load(there / "tuned")
 
 
+def test_an_adapter_that_does_not_fit_is_refused_with_all_that_differs(there):
+    """CKPT-07: one renamed, one missing, one extra, one of the wrong shape."""
+    go(there, "tuned", *start(there), *LORA, "train.steps=1")
+    found = last(there, "tuned")
+    tensors, layer = found.adapter(), "layers.0.ffn"
+    at = {part: f"{layer}.{part}.lora_A.weight" for part in ("up", "down")}
+    assert set(at.values()) < set(tensors)
+    tensors["elsewhere.lora_A.weight"] = tensors.pop(at["down"])
+    del tensors[f"{layer}.up.lora_B.weight"]
+    tensors["layers.9.attn.q.lora_A.weight"] = torch.zeros(7, 7)
+    tensors[at["up"]] = torch.zeros(3, 16)
+    checkpoint.save_tensors(tensors, found.path / checkpoint.ADAPTER)
+    unsealed(found.path)
+    with pytest.raises(RequestError) as refusal:
+        load(there / "tuned")
+    for said in (
+        f"renamed: {at['down']} (in the file as elsewhere.lora_A.weight)",
+        f"missing: {layer}.up.lora_B.weight",
+        "extra: layers.9.attn.q.lora_A.weight",
+        f"wrong shape: {at['up']} [3, 16] (the model has [2, 16])",
+    ):
+        assert said in str(refusal.value)
+
+
 def test_a_fresh_model_with_an_adapter_saves_its_base_as_well(there):
     go(there, "fresh", "data=chat", *SIZES, *LORA, "train.steps=2")
     found = last(there, "fresh")

@@ -8,6 +8,7 @@ from lightning.pytorch import Callback
 from torch import nn
 
 from tests.train.tiny_run import Run, decoder
+from txlab.nn.adapter import LoRA
 from txlab.train.callbacks import untouched
 from txlab.train.callbacks.untouched import Untouched
 from txlab.train.state import seeded
@@ -21,9 +22,13 @@ class Notes(Callback):
         self.said.append((module.counters.step, text))
 
 
-def noted(folder: Path, steps: int, *, unused: bool) -> list[tuple[int, str]]:
+def noted(
+    folder: Path, steps: int, *, unused: bool = False, adapted: bool = False
+) -> list[tuple[int, str]]:
     with seeded(3):
         model = decoder()
+        if adapted:
+            LoRA(LoRA.Config(r=2)).inject(model)
     if unused:
         model.value_head = nn.Linear(16, 1)
         model.frozen = nn.Linear(16, 1).requires_grad_(False)
@@ -46,4 +51,10 @@ def test_a_long_run_tells_once_and_early(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_model_that_is_wired_up_is_left_alone(tmp_path: Path):
-    assert noted(tmp_path, 3, unused=False) == []
+    assert noted(tmp_path, 3) == []
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_fresh_adapter_is_not_accused_after_one_step(tmp_path: Path, steps: int):
+    """Where B is 0, the gradient of A is."""
+    assert noted(tmp_path, steps, adapted=True) == []
