@@ -60,6 +60,28 @@ def test_the_picture_of_a_schedule(capsys: Any, tmp_path: Path, name: str):
         main(words)
 
 
+def test_a_schedule_of_one_update_at_rate_0(capsys: Any):
+    main(
+        [
+            "schedule",
+            "schedule=linear",
+            "schedule.warmup=0",
+            "schedule.min_ratio=0",
+            "train.steps=1",
+        ]
+    )
+    assert capsys.readouterr().out.split() == ["0", "lr", "0.000e+00"]
+
+
+def test_a_schedule_of_any_length(capsys: Any):
+    """A billion updates are shown by some of them, the peak among these."""
+    words = ["train.steps=1e9", "schedule.warmup=123457", "optim.lr=1.0"]
+    main(["schedule", *words])
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [rows[0][0], rows[-1][0]] == ["0", "999999999"]
+    assert "123456" in [row[0] for row in rows if row[2] == "1.000e+00"]
+
+
 def test_the_initialisation(capsys: Any):
     sizes = ["model.dim=64", "model.n_layers=3", "tokenizer.vocab_size=300"]
     main(["init", "+recipe=pretrain", "model.init=mup", "model.init.base_dim=32", *sizes])
@@ -152,6 +174,8 @@ def test_data_in_the_tokens_of_a_model(capsys: Any, tmp_path: Path):
         (["model.attn=gqx"], "Did you mean gqa"),
         (["model.atn=gqa"], "Did you mean model.attn"),
         (["schedule"], "needs train.steps"),
+        (["schedule", "train.steps=9", "out=gone/lr.png"], "there is no folder gone"),
+        (["coordinates", "model.init=mup", "out=gone/mup.png"], "there is no folder gone"),
     ],
 )
 def test_bad_words(words: list[str], said: str):

@@ -88,20 +88,31 @@ def _schedule(words: list[str]) -> None:
         data = prepare_data(inherited(config, words)[0])
         curve = curve.in_updates(float(data.step_rows) * data.row_tokens)
     built = schedule.build(curve, total_steps=total)
-    factors = [built.factor(update) for update in range(total)]
-    peak = factors.index(max(factors))
+    factors = {update: built.factor(update) for update in _updates(total, built.warmup)}
+    peak = max(factors, key=lambda update: factors[update])
     marks = sorted({round(i * (total - 1) / 20) for i in range(21)} | {peak})
     for update in marks:
-        bar = "#" * round(50 * factors[update] / factors[peak])
-        print(f"{update:>8}  lr {config.optim.lr * factors[update]:.3e}  {bar}")
+        share = factors[update] / factors[peak] if factors[peak] else 0.0
+        print(f"{update:>8}  lr {config.optim.lr * factors[update]:.3e}  {'#' * round(50 * share)}")
     if target is not None:
-        _draw(target, config.schedule.name, [config.optim.lr * factor for factor in factors])
+        rates = {update: config.optim.lr * factor for update, factor in factors.items()}
+        _draw(target, config.schedule.name, rates)
+
+
+def _updates(total: int, warmup: int) -> list[int]:
+    """All of a curve of up to 10,000 updates; of a longer one as many, with those of the marks."""
+    if total <= 10_000:
+        return list(range(total))
+    spread = {round(i * (total - 1) / 10_000) for i in range(10_001)}
+    return sorted(spread | {min(max(warmup + k, 0), total - 1) for k in (-1, 0)})
 
 
 def _picture(out: str) -> Path:
     target = Path(out)
     if target.suffix != ".png" or target.exists():
         raise RequestError(f"out={target}: name a .png file that does not exist yet.")
+    if not target.parent.is_dir():
+        raise RequestError(f"out={target}: there is no folder {target.parent}; make it first.")
     return target
 
 
@@ -122,14 +133,14 @@ def _coordinates(words: list[str]) -> None:
         print(f"picture: {target}")
 
 
-def _draw(target: Path, name: str, rates: list[float]) -> None:
+def _draw(target: Path, name: str, rates: dict[int, float]) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    axes.plot(range(len(rates)), rates)
+    axes.plot(list(rates), list(rates.values()))
     axes.set(xlabel="update", ylabel="learning rate", title=f"schedule={name}", ylim=(0, None))
     axes.grid(alpha=0.3)
     try:
