@@ -90,6 +90,11 @@ def test_a_logger_is_refused_before_any_data_or_process(bare, monkeypatch, devic
     assert not (bare / "run").exists()
 
 
+def test_a_class_that_is_no_logger_is_refused():
+    with pytest.raises(RequestError, match=r"logger\.x\._target_=.*OrderedDict is not a Logger"):
+        check_loggers({"x": {"_target_": "collections.OrderedDict"}})
+
+
 def test_a_netrc_counts_as_a_key(bare):
     (bare / "netrc").write_text("machine api.wandb.ai login user password secret\n")
     assert offline_reason() != "no API key"
@@ -108,6 +113,9 @@ def test_loggers_write_into_the_run_folder(tmp_path):
     assert made.inner.save_dir == str(tmp_path)
 
 
+OURS = "txlab.train.callbacks."
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -117,6 +125,32 @@ def test_loggers_write_into_the_run_folder(tmp_path):
             {"x": {"_target_": "lightning.pytorch.callbacks.EarlyStopping", "wrong": 1}},
             r"callbacks\.x: EarlyStopping refuses its arguments: .*wrong",
         ),
+        (
+            {"x": {"_target_": "os.getcwd"}},
+            r"callbacks\.x\._target_=os\.getcwd gives str: expected a C",
+        ),
+        ({"x": {"_target_": "os.sep"}}, r"callbacks\.x\._target_=os\.sep is no class to build"),
+        (
+            {"norms": {"_target_": OURS + "norms.Norms", "every": "a"}},
+            r"norms\.every=a: expected a whole n",
+        ),
+        (
+            {"norms": {"_target_": OURS + "norms.Norms", "every": 2.5}},
+            r"every=2\.5: expected a whole n",
+        ),
+        (
+            {"norms": {"_target_": OURS + "norms.Norms", "every": True}},
+            r"every=True: expected a whole n",
+        ),
+        (
+            {"norms": {"_target_": OURS + "norms.Norms", "activations": 3}},
+            "=3: expected true or false",
+        ),
+        (
+            {"spikes": {"_target_": OURS + "spikes.Spikes", "deviations": "a"}},
+            "=a: expected a number",
+        ),
+        ({"x": {"_target_": OURS + "metrics.Metrics", "metrics": 3}}, "=3: expected keys below it"),
     ],
 )
 def test_wrong_entries_are_refused_by_name(given, message, tmp_path):

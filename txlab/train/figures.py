@@ -39,7 +39,7 @@ class UnknownFigure(RequestError):
 def asked_for(config: "Config", callbacks: Sequence[Any]) -> dict[str, str]:
     """Figures that something in the run follows, by the key that asks for them."""
     found: dict[str, str] = {}
-    if config.train.keep_best:
+    if config.train.keep_best or config.train.best != type(config.train)().best:
         found["train.best"] = config.train.best
     for callback in callbacks:
         found |= getattr(callback, "follows", {})

@@ -50,6 +50,9 @@ def opened(run_dir: str | None, resume: str | None, name: str) -> Iterator[Place
 
 def open_folder(run_dir: str | None, resume: str | None, name: str) -> Place:
     """Make or check the folder of a run, and find what is to be resumed."""
+    if run_dir == "" or resume == "":
+        key = "run_dir" if run_dir == "" else "resume"
+        raise RequestError(f"{key}= is empty (a shell variable that is not set?): name a folder.")
     path = None if run_dir is None else Path(run_dir).absolute()
     resumed = None
     if resume == "auto":

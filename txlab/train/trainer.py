@@ -2,8 +2,9 @@
 
 import inspect
 import pkgutil
+import typing
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,15 +67,48 @@ def make_callbacks(given: dict[str, Any] | None, run_dir: Path) -> list[Callback
     made: list[Callback] = []
     for name, entry in _entries("callbacks", given):
         key = f"callbacks.{name}"
-        takes = inspect.signature(_located(key, entry)).parameters
-        made.append(_instantiate(key, ({"run_dir": run_dir} if "run_dir" in takes else {}) | entry))
+        takes = _parameters(key, entry)
+        for field, value in _arguments(entry).items():
+            if field in takes:
+                _check_kind(f"{key}.{field}", value, takes[field].annotation)
+        one = _instantiate(key, ({"run_dir": run_dir} if "run_dir" in takes else {}) | entry)
+        if not isinstance(one, Callback):
+            raise RequestError(
+                f"{key}._target_={entry['_target_']} gives {type(one).__name__}: expected a "
+                "Callback of Lightning's."
+            )
+        made.append(one)
     return made
+
+
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", dict: "keys below it"}
+
+
+def _parameters(key: str, entry: dict[str, Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(_located(key, entry)).parameters
+    except (TypeError, ValueError) as error:
+        raise RequestError(f"{key}._target_={entry['_target_']} is no class to build.") from error
+
+
+def _check_kind(key: str, value: Any, annotation: Any) -> None:
+    """Refuse what a plain annotation rules out: comparisons would end in Python's own words."""
+    kind = typing.get_origin(annotation) or annotation
+    if value is None or kind not in _KINDS:
+        return
+    kinds = (int, float) if kind is float else kind
+    if not isinstance(value, kinds) or (isinstance(value, bool) and kind is not bool):
+        raise RequestError(f"{key}={value}: expected {_KINDS[kind]}.")
 
 
 def check_loggers(given: dict[str, Any] | None) -> None:
     """Refuse, before a run writes anything, a logger that nobody can make."""
     for name, entry in _entries("logger", given):
         target = _located(f"logger.{name}", entry)
+        if isinstance(target, type) and not issubclass(target, Logger):
+            raise RequestError(
+                f"logger.{name}._target_={entry['_target_']} is not a Logger of Lightning's."
+            )
         try:
             inspect.signature(target).bind_partial(**_arguments(entry))
             getattr(target, "check", dict)(**_arguments(entry))

@@ -1,9 +1,11 @@
 """Every preset of callbacks/: found by its name, and without effect on the weights."""
 
+import inspect
 from pathlib import Path
 
 import pytest
 import torch
+from hydra.utils import get_class
 
 import txlab
 from tests.train.tiny_run import Run
@@ -50,3 +52,16 @@ def test_profile_is_a_way_to_debug():
     assert set(config.callbacks) == {"profiler"}
     assert config.train.steps == 8
     assert config.model.dim == 64
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name not in CHANGES])
+def test_a_preset_has_every_field_so_that_each_is_set_by_its_name(name):
+    """`callbacks.spikes.window=50`, as docs/callbacks.md says, without a `+`."""
+    config = txlab.compose([f"callbacks={name}"])
+    assert config.callbacks is not None
+    entry = config.callbacks[name]
+    fields = inspect.signature(get_class(entry["_target_"])).parameters.values()
+    told = {field.name: field.default for field in fields if field.name != "run_dir"}
+    assert set(entry) - {"_target_"} == set(told)
+    for key, default in told.items():
+        assert default in (entry[key], inspect.Parameter.empty)

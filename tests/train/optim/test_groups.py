@@ -131,6 +131,7 @@ def test_rates_follow_the_width():
 @pytest.mark.parametrize(
     ("model", "fields", "message"),
     [
+        (decoder, {"role_lr": RoleRates(*[0.0, None, None, 0.0, 0.0, 0.0])}, "nothing would train"),
         (decoder, {"role_lr": RoleRates(router=0.5)}, "role_lr.router=0.5 is for no trained"),
         (decoder, {"role_lr": RoleRates(head=0.5)}, "it has attn, embed, ffn, norm"),
         (decoder, {"scale": "mup"}, "with model.init=gpt2: the start and the logits"),

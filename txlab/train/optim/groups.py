@@ -54,6 +54,11 @@ def shares(
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     role_of = parameter_roles(model)
     by_role = _role_factors(role_lr, {role_of[name] for name in trained})
+    if trained and not any(by_role.get(role_of[name], 1.0) for name in trained):
+        raise RequestError(
+            "optim.role_lr: all roles that this model trains have rate 0, so nothing would train; "
+            "leave one above 0."
+        )
     depth = _depth_factors(model, layer_decay, role_of)
     wide = _width_factors(model, width)
     matrices: list[Share] = []
