@@ -139,6 +139,14 @@ def test_four_runs_in_one_second_get_four_folders(words, monkeypatch):
         (["resume=auto"], "resume=auto needs run_dir"),
         (["run_dir="], r"run_dir= is empty \(a shell variable that is not set\?\)"),
         (["run_dir=new", "resume="], "resume= is empty"),
+        (
+            ["callbacks=profiler", "train.stop_at=3"],
+            "3 steps are left, fewer than skip=3 and steps=5",
+        ),
+        (
+            ["callbacks=metrics", "+callbacks.metrics.metrics.x._target_=torchmetrics.MeanMetric"],
+            r"callbacks.metrics: x \(MeanMetric\) cannot read logits",
+        ),
         (["train.best=val/los"], "train.best=val/los: the run will have no such figure"),
         (["train.precision=16-mixed"], "needs a GPU"),
         (["+trainer.nonsense=1"], "trainer: Trainer refuses its arguments: .*nonsense"),

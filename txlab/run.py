@@ -205,7 +205,7 @@ def build_trainer(
     from txlab.train.strategy.checks import check_strategy
     from txlab.train.strategy.peers import shares
     from txlab.train.throughput import peak_flops
-    from txlab.train.trainer import make_callbacks, make_trainer
+    from txlab.train.trainer import check_plan, make_callbacks, make_trainer
 
     step, settings = module.counters.step, config.train
     callbacks: list[Any] = [Log(place.path, resumed_step=step), Progress(), Untouched()]
@@ -232,6 +232,7 @@ def build_trainer(
     check_strategy(trainer, module)
     data.config.check_ranks(shares(trainer))
     every: list[Any] = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+    check_plan(every, module, last_step(config, module) - step)
     figures.refuse_unknown(figures.asked_for(config, every), module, every, data.val_loaders())
     peak = peak_flops(trainer.strategy.root_device, settings.precision)
     module.peak_flops = peak * trainer.world_size

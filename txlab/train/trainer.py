@@ -101,6 +101,13 @@ def _check_kind(key: str, value: Any, annotation: Any) -> None:
         raise RequestError(f"{key}={value}: expected {_KINDS[kind]}.")
 
 
+def check_plan(callbacks: Sequence[Any], module: Any, left: int) -> None:
+    """Let each callback that can, ours or other people's, refuse a run of `left` more steps."""
+    for callback in callbacks:
+        if hasattr(callback, "check_plan"):
+            callback.check_plan(module, left)
+
+
 def check_loggers(given: dict[str, Any] | None) -> None:
     """Refuse, before a run writes anything, a logger that nobody can make."""
     for name, entry in _entries("logger", given):

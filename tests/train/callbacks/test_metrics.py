@@ -65,3 +65,14 @@ def test_what_cannot_be_used_is_one_line(run):
         run(1, callbacks=(Metrics({"mine": each}),))
     with pytest.raises(RunError, match=r"mine \(MeanMetric\) cannot read logits"):
         run(1, callbacks=(Metrics({"mine": MeanMetric()}),))
+
+
+def test_what_cannot_be_used_is_refused_before_the_first_step(run):
+    module = run(1, val=0).module
+    each = MulticlassAccuracy(num_classes=17, average="none")
+    for wrong, said in {each: "gives 17 values", MeanMetric(): "cannot read logits"}.items():
+        with pytest.raises(RequestError, match=rf"mine .*{said}"):
+            Metrics({"mine": wrong}).check_plan(module, 1)
+    watch = accuracy()
+    watch.check_plan(module, 1)
+    assert not watch.metrics["token_accuracy"].update_called  # what was shown is forgotten

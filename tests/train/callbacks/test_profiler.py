@@ -28,6 +28,9 @@ def test_lines_by_hand():
     assert top([("mm", 3, 6.0), ("add", 1, 2.0)], 1)[1].split() == ["mm", "3", "6.0", "75.0%"]
 
 
-def test_too_short_a_run_is_refused(run, tmp_path):
+def test_too_short_a_run_is_refused(tmp_path):
+    watch = Profiler(tmp_path, skip=1, steps=2)
     with pytest.raises(RequestError, match=r"2 steps are left, fewer than skip=1 and steps=2"):
-        run(2, callbacks=(Profiler(tmp_path, skip=1, steps=2),))
+        watch.check_plan(None, 2)
+    for enough_or_none in (3, 0):
+        watch.check_plan(None, enough_or_none)

@@ -1,6 +1,8 @@
 """What watches a run: log, progress, checkpoints, samples, answers, trackers.
 
-Beside Lightning's hooks these know five of our own, called by the module:
+Beside Lightning's hooks these know six of our own, all but the first called by the module:
+`check_plan(module, left)` before the run writes anything, to refuse what cannot be done in the
+`left` steps, by RequestError,
 `on_gradients(trainer, module)` when a step's gradients are whole, unscaled and not yet clipped,
 `add_columns(trainer, module, row)` for each row of the log, to put more figures in, whose names
 stand in its `adds`,

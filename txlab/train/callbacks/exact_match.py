@@ -12,6 +12,7 @@ from txlab.core.files import append, rewrite
 from txlab.data.source import Data
 from txlab.models.answers import Answered, limit, solve
 from txlab.train.state import random_kept
+from txlab.train.strategy.peers import sharded
 
 FILE = "answers.jsonl"
 METRIC = "exact_match"
@@ -43,7 +44,7 @@ class ExactMatch(Callback):
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
         n, rank, world = len(self.problems), trainer.global_rank, trainer.world_size
-        if hasattr(trainer.strategy, "place"):  # sharded: all ranks run the model together
+        if sharded(trainer):
             rank, world = 0, 1
         mine = self.problems[n * rank // world : n * (rank + 1) // world]
         # Decoding meets a new length at each token: compiled blocks would be compiled for each.

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, Trainer
+from torch import Tensor
 from torchmetrics import Metric
 
 from txlab.core.errors import RequestError, RunError
@@ -34,6 +35,19 @@ class Metrics(Callback):
         self._states: Any = None
         self._hook: Any = None
 
+    def check_plan(self, module: Any, left: int) -> None:
+        """Each metric is shown two made-up tokens: a wrong one is not to end a run at its end."""
+        logits, labels = torch.eye(2, module.model.dims.vocab_size), torch.arange(2)
+        for name, metric in self.metrics.items():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # two tokens are too few for some
+                try:
+                    self._update(name, metric, logits, labels)
+                    _single(name, metric.compute())
+                except RunError as error:
+                    raise RequestError(str(error)) from error
+            metric.reset()
+
     def on_validation_start(self, trainer: Trainer, pl_module: Any) -> None:
         for metric in self.metrics.values():
             metric.reset()
@@ -61,13 +75,7 @@ class Metrics(Callback):
         for begin in range(0, len(labels), CHUNK):
             logits = pl_module.model.logits(states[begin : begin + CHUNK]).float()
             for name, metric in self.metrics.items():
-                try:
-                    metric.update(logits, labels[begin : begin + CHUNK])
-                except (TypeError, ValueError, RuntimeError, IndexError) as error:
-                    raise RunError(
-                        f"callbacks.metrics: {name} ({type(metric).__name__}) cannot read logits "
-                        f"[n, v] and labels [n]: {' '.join(str(error).split())[:200]}"
-                    ) from error
+                self._update(name, metric, logits, labels[begin : begin + CHUNK])
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
         self._hook.remove()
@@ -75,14 +83,29 @@ class Metrics(Callback):
         for name, metric in self.metrics.items():
             with warnings.catch_warnings():  # a rank may have had fillers alone
                 warnings.filterwarnings("ignore", message=".*was called before the ``update``.*")
-                value = torch.as_tensor(metric.compute())
-            if value.numel() != 1:
-                raise RunError(
-                    f"callbacks.metrics: {name} gives {value.numel()} values; choose one that "
-                    "gives a single number, such as average=micro."
-                )
+                value = _single(name, metric.compute())
             # The same on all ranks, so that its mean over them is itself.
             pl_module.held_out.add({name: (value.to(one.device).reshape(()), one)})
 
+    def _update(self, name: str, metric: Metric, logits: Tensor, labels: Tensor) -> None:
+        try:
+            metric.update(logits, labels)
+        except (TypeError, ValueError, RuntimeError, IndexError) as error:
+            raise RunError(
+                f"callbacks.metrics: {name} ({type(metric).__name__}) cannot read logits [n, v] "
+                f"and labels [n]: {' '.join(str(error).split())[:200]}"
+            ) from error
+
     def _keep(self, module: Any, args: Any, output: Any) -> None:
         self._states = output.states
+
+
+def _single(name: str, value: Any) -> Tensor:
+    n = 1 if isinstance(value, (int, float)) else getattr(value, "numel", lambda: 0)()
+    if n != 1:
+        said = f"{n} values" if n else f"a {type(value).__name__}"
+        raise RunError(
+            f"callbacks.metrics: {name} gives {said}; choose one that gives a single number, such "
+            "as average=micro."
+        )
+    return torch.as_tensor(value)

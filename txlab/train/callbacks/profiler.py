@@ -42,14 +42,15 @@ class Profiler(Callback):
         self._hooks: list[Any] = []
         self._device = torch.device("cpu")
 
-    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
-        self._device = pl_module.device
-        left = pl_module.total_steps - pl_module.counters.step
-        if left < self.skip + self.steps:
+    def check_plan(self, module: Any, left: int) -> None:
+        if 0 < left < self.skip + self.steps:
             raise RequestError(
                 f"callbacks.profiler: {left} steps are left, fewer than skip={self.skip} and "
                 f"steps={self.steps} together: set a larger train.steps."
             )
+
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        self._device = pl_module.device
 
     def on_step(self, trainer: Trainer, module: Any) -> None:
         """A step is over, its validation and saving too: here one begins or ends to be profiled."""

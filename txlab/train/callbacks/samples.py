@@ -13,6 +13,7 @@ from txlab.models.sampling import Sampling
 from txlab.models.text import generate_text
 from txlab.train.history import Row
 from txlab.train.state import random_kept
+from txlab.train.strategy.peers import sharded
 
 FILE = "samples.txt"
 HEAD = re.compile(r"^--- step (\d+)$", re.MULTILINE)
@@ -46,8 +47,7 @@ class Samples(Callback):
         rewrite(self.file, "".join(_entry(*one) for one in kept))
 
     def on_row(self, trainer: Trainer, module: Any, row: Row) -> None:
-        sharded = hasattr(trainer.strategy, "place")  # then it takes all ranks to run the model
-        if "val/loss" not in row or not (trainer.is_global_zero or sharded):
+        if "val/loss" not in row or not (trainer.is_global_zero or sharded(trainer)):
             return
         # Decoding meets a new length at each token: compiled blocks would be compiled for each.
         with random_kept(), torch.compiler.set_stance("force_eager"):
