@@ -109,6 +109,9 @@ class Stack(nn.ModuleList):
             if block.attn.attends:
                 narrow = block.attn.narrow(mask)
                 ctx.backend.prepare(narrow if cache is None else cache.layers[i].shown(narrow), x)
+                score = block.attn.score(ctx) if cache is None else None
+                if score is not None:
+                    ctx.backend.prepare_score(narrow, score, block.attn.n_maps, x)
             if block.cross is not None and memory_mask is not None:
                 ctx.backend.prepare(memory_mask, x)
             x, aux = block(x, ctx, None if cache is None else cache.layers[i])

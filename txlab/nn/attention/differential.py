@@ -109,6 +109,14 @@ class DifferentialAttention(SoftmaxAttention):
         for name in LAMBDAS:
             nn.init.normal_(self.get_parameter(name), std=0.1)
 
+    def score(self, ctx: Context) -> Score | None:
+        score, per_head = super().score(ctx), 2 if self.paired else 1
+        return None if score is None else MapScore(score, self.n_maps // 2, per_head)
+
+    @property
+    def n_maps(self) -> int:
+        return self.q.out_features // self.width
+
     def stored(self) -> tuple[tuple[int, int], tuple[int, int]]:
         n = self.k.out_features // self.width
         return (n, self.width), (n // 2, 2 * self.width)
@@ -128,14 +136,11 @@ class DifferentialAttention(SoftmaxAttention):
             k, v = cache.update(k, v, mask)
             mask = shown
         # All first maps, then all second ones: query head i of either reads its key head i // n.
-        score = None
-        if ctx.position.scores:
-            score = MapScore(ctx.position.score, q.shape[1] // 2, 2 if self.paired else 1)
-        plain = score is None and self.sink_logit is None
+        plain = not ctx.position.scores and self.sink_logit is None
         if cache is not None and x.shape[1] == 1 and plain:
             first, second = self._in_place(q, k, v, mask, ctx)
         else:
-            y = self.attend(q, k, v.repeat(1, 2, 1, 1), mask, ctx, score=score)
+            y = self.attend(q, k, v.repeat(1, 2, 1, 1), mask, ctx)
             first, second = y.chunk(2, 1)
         y = self.head_norm(first - self.strength().to(first.dtype) * second)
         return self.out(y * (1 - self.lambda_init), x)

@@ -107,7 +107,9 @@ class Longformer(MHA):
         if cache is not None:
             far = cache.update_far(*far, ctx.mask)
         if some is not None:
-            y = some.put(y, self.attend(self._queries(x, q, some, ctx), *far, some.mask, ctx))
+            # A bias that learns is not shared between layers here, where it would be part of one.
+            seen = replace(some.mask, _memo={}) if ctx.position.scores else some.mask
+            y = some.put(y, self.attend(self._queries(x, q, some, ctx), *far, seen, ctx))
         return self.out(y, x)
 
     def _needed(self, some: Chosen | None, mask: Mask) -> int:

@@ -14,7 +14,7 @@ from txlab.core.slot import Slot
 from txlab.nn.backend.backend import Backend
 from txlab.nn.cache import LayerCache
 from txlab.nn.context import Context
-from txlab.nn.mask import Mask
+from txlab.nn.mask import Mask, Score
 from txlab.nn.position.position import Position
 
 
@@ -65,6 +65,15 @@ class Mixer(nn.Module):
     def narrow(self, mask: Mask) -> Mask:
         """The mask as this mixer reads it: the body's own by default."""
         return mask
+
+    def score(self, ctx: Context) -> Score | None:
+        """The bias that it asks the backend to add to its scores; None: none."""
+        return None
+
+    @property
+    def n_maps(self) -> int:
+        """Softmaxes that it asks the backend for: heads of the queries that it hands over."""
+        raise NotImplementedError
 
     def new_cache(
         self, batch: int, length: int, device: torch.device, dtype: torch.dtype

@@ -110,6 +110,13 @@ class SoftmaxAttention(Mixer):
     def narrow(self, mask: Mask) -> Mask:
         return mask.narrow(window=self.window, sinks=self.sinks)
 
+    def score(self, ctx: Context) -> Score | None:
+        return ctx.position.score if ctx.position.scores else None
+
+    @property
+    def n_maps(self) -> int:
+        return self.n_heads
+
     def new_cache(
         self, batch: int, length: int, device: torch.device, dtype: torch.dtype
     ) -> LayerCache:
@@ -148,20 +155,17 @@ class SoftmaxAttention(Mixer):
         mask: Mask,
         ctx: Context,
         *,
-        score: Score | None = None,
         gain: float = 1.0,
     ) -> Float[Tensor, "b h t v"]:
-        """Softmax attention by the backend, with all that the config asks for; `score`: instead of
-        the positional scheme's own; `gain`: multiplies q k^T."""
-        if score is None and ctx.position.scores:
-            score = ctx.position.score
+        """Softmax attention by the backend, with all that the config asks for; `gain`: multiplies
+        q k^T."""
         return ctx.backend.attend(
             q,
             k,
             v,
             mask,
             scale=self.scale * gain,
-            score=score,
+            score=self.score(ctx),
             softcap=self.softcap,
             sink_logit=self.sink_logit,
             dropout=self.dropout if self.training else 0.0,

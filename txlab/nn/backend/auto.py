@@ -11,7 +11,7 @@ from txlab.core.errors import RequestError
 from txlab.nn.backend.backend import Backend, backend
 from txlab.nn.backend.banded import Banded
 from txlab.nn.backend.bands import bands
-from txlab.nn.mask import Mask
+from txlab.nn.mask import Mask, Score
 
 FASTEST_FIRST = ("sdpa", "flash", "math")
 LONG = 512
@@ -71,6 +71,11 @@ class ByMask(Backend):
 
     def prepare(self, mask: Mask, x: Tensor) -> None:
         self.choose(mask, scored=False).prepare(mask, x)
+
+    def prepare_score(self, mask: Mask, score: Score, n_heads: int, x: Tensor) -> None:
+        chosen = self.choose(mask, scored=True)
+        chosen.prepare(mask, x)
+        chosen.prepare_score(mask, score, n_heads, x)
 
     def attend(
         self,

@@ -45,6 +45,13 @@ class Backend:
     def prepare(self, mask: Mask, x: Tensor) -> None:
         """Lower `mask` once, before the layers run, so that no layer (or compiled graph) has to."""
 
+    def prepare_score(self, mask: Mask, score: Score, n_heads: int, x: Tensor) -> None:
+        """The same for attention under that score, where all layers share what it is made into.
+
+        A layer that made it would have to be the one that makes it again when layers are
+        recomputed, and compiled graphs would differ between that layer and the others.
+        """
+
     def attend(
         self,
         q: Float[Tensor, "b h t k"],

@@ -20,6 +20,13 @@ class Math(Backend):
 
     supports = frozenset({"softcap", "score", "sink_logit", "dropout"})
 
+    def prepare(self, mask: Mask, x: Tensor) -> None:
+        if mask.plain != "full":
+            mask.dense(x.device)
+
+    def prepare_score(self, mask: Mask, score: Score, n_heads: int, x: Tensor) -> None:
+        mask.bias(score, n_heads, x.device)
+
     def attend(
         self,
         q: Float[Tensor, "b h t k"],

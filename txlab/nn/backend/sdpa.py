@@ -28,6 +28,10 @@ class SDPA(Backend):
         if mask.plain is None:
             visible(mask, x.device)
 
+    def prepare_score(self, mask: Mask, score: Score, n_heads: int, x: Tensor) -> None:
+        visible(mask, x.device)
+        mask.bias(score, n_heads, x.device)
+
     def attend(
         self,
         q: Float[Tensor, "b h t k"],
