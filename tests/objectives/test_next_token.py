@@ -11,6 +11,7 @@ from txlab.core.errors import RequestError
 from txlab.data.batch import IGNORE
 from txlab.nn.auxiliary import Aux
 from txlab.objectives import NextToken
+from txlab.train.history import Sums, held_out_pairs, held_out_row
 
 
 class Fake(nn.Module):
@@ -89,13 +90,13 @@ def test_gradients_do_not_depend_on_the_split():
 
 def test_perplexity_is_of_the_summed_nll():
     """100 tokens of mean NLL 2 and 10 of mean NLL 4: exp(240 / 110) (MET-01)."""
-    objective = NextToken(NextToken.Config(label_smoothing=0.1))
-    parts = []
+    objective, sums = NextToken(NextToken.Config(label_smoothing=0.1)), Sums()
     for nll, n in ((2.0, 100), (4.0, 10)):
         zeros = torch.zeros(1, n).long()
-        parts.append(objective(known(nll), {"tokens": zeros, "labels": zeros}).metrics["nll"])
-    total, count = (sum(part[i].item() for part in parts) for i in (0, 1))
-    assert math.exp(total / count) == pytest.approx(8.8624, abs=1e-4)
+        loss = objective(known(nll), {"tokens": zeros, "labels": zeros})
+        sums.add(held_out_pairs(loss, zeros, None))
+    row = held_out_row(sums)
+    assert row["val/perplexity"] == pytest.approx(8.8624, abs=1e-4)
 
 
 def test_fields_change_the_loss_and_not_the_nll():

@@ -64,19 +64,17 @@ def check_layers(tensor_parallel: int, world: int) -> None:
 
 def described(trainer: "Trainer", precision: str) -> str:
     """Devices, strategy and precision of a run, in a few words."""
+    from txlab.train.strategy.peers import sharded
+
     strategy: Any = trainer.strategy
     kind = {"cuda": "GPU", "cpu": "CPU"}.get(strategy.root_device.type, strategy.root_device.type)
     told = [f"{trainer.world_size} x {kind}"]
-    if trainer.world_size > 1 or hasattr(strategy, "place"):
-        told.append(_strategy(strategy))
+    if sharded(trainer):
+        n = strategy.tensor_parallel
+        told.append("fsdp" if n == 1 else f"fsdp with tensor_parallel={n}")
+    elif trainer.world_size > 1:
+        told.append("ddp")
     return ", ".join([*told, precision])
-
-
-def _strategy(strategy: Any) -> str:
-    if not hasattr(strategy, "place"):
-        return "ddp"
-    n = strategy.tensor_parallel
-    return "fsdp" if n == 1 else f"fsdp with tensor_parallel={n}"
 
 
 def _check_room(devices: Any, count: int, accelerator: str) -> None:

@@ -29,7 +29,7 @@ from txlab.train.state import (
     restore_random,
     seed_everything,
 )
-from txlab.train.strategy.peers import Peers, peers_of
+from txlab.train.strategy.peers import Peers, peers_of, sharded
 from txlab.train.strategy.shards import by_mesh
 from txlab.train.throughput import peak_flops
 from txlab.train.update import Updater
@@ -111,10 +111,9 @@ class TrainModule(LightningModule):
         return self._peers
 
     def configure_model(self) -> None:
-        place = getattr(self.trainer.strategy, "place", None)
-        if place is not None:
+        if sharded(self.trainer):
             self._unplaced = optimizer_state(self.optimizer)
-            place(self)
+            self.trainer.strategy.place(self)  # pyright: ignore[reportAttributeAccessIssue]
         if self.config.precision == "bf16-true":  # while the weights are still exact
             self.masters = Masters(self.model.parameters())
 
@@ -210,8 +209,7 @@ class TrainModule(LightningModule):
     @property
     def _averages_itself(self) -> bool:
         """Whether gradients are averaged here, in float32: DDP would do so in bfloat16."""
-        placed = hasattr(self.trainer.strategy, "place")
-        return self.masters is not None and self.peers.size > 1 and not placed
+        return self.masters is not None and self.peers.size > 1 and not sharded(self.trainer)
 
     # --- the end of a step: rows, validation, saving
 

@@ -40,6 +40,11 @@ class Peers:
         return [torch.load(io.BytesIO(data), weights_only=True) for data in found]
 
 
+def sharded(trainer: Any) -> bool:
+    """Whether no rank has all weights: then it takes all ranks to run the model."""
+    return hasattr(trainer.strategy, "place")
+
+
 def shares(trainer: Any) -> int:
     """Into how many shares `trainer` will cut a step's rows; known before the ranks have met."""
     return trainer.world_size // getattr(trainer.strategy, "tensor_parallel", 1)
