@@ -31,7 +31,7 @@ def train(config: "Config", name: str | None = None) -> dict[str, Any]:
     Several devices get a process each, unless a launcher (torchrun, SLURM) has started them. Raises
     RequestError where the config cannot be run, RunError where the run fails.
     """
-    from txlab.train import curves, devices, folder, ranks, resume
+    from txlab.train import curves, devices, folder, ranks, requeue, resume
     from txlab.train.quiet import quiet
 
     name = name or config.model.name
@@ -43,7 +43,11 @@ def train(config: "Config", name: str | None = None) -> dict[str, Any]:
         devices.check_shares(config, world)
         return train_on_ranks(config, name, world)
     config = same_on_all_ranks(config)
-    with quiet(), folder.opened(config.run_dir, config.resume, name) as place:
+    with (
+        requeue.stoppable(),
+        quiet(),
+        folder.opened(config.run_dir, config.resume, name) as place,
+    ):
         with ranks.one_by_one():
             data = prepare_data(config, place.resumed)
         goal = build_objective(config, data)

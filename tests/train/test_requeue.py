@@ -9,8 +9,8 @@ import torch
 from lightning.pytorch import Callback
 
 from tests.train.tiny_run import Run
-from txlab.train import checkpoint, requeue
-from txlab.train.callbacks.checkpoints import Preempted
+from txlab.train import checkpoint, launch, requeue
+from txlab.train.requeue import Preempted
 
 
 class Sent(Callback):
@@ -86,3 +86,62 @@ def test_another_answer_to_the_signal_stays():
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert requeue.listened_to()[-1] == signal.SIGUSR1
+
+
+@pytest.fixture
+def free():
+    """Nobody answers SIGTERM; Lightning goes on doing so after a run that has failed."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])
+def test_before_its_first_step_a_run_ends_with_75_too(slurm, free, name):
+    number = getattr(signal, name)
+
+    def told():
+        with requeue.stoppable():
+            assert set(requeue.listened_to()) == {*requeue.SIGNALS, requeue.SOON}
+            os.kill(os.getpid(), number)
+
+    with pytest.raises(Preempted, match=f"stopped by {name} while no step was") as caught:
+        told()
+    assert caught.value.exit_status == 75
+    assert signal.getsignal(number) == signal.SIG_DFL
+    assert slurm.exists() == (name == "SIGUSR1")  # put back into the queue
+
+
+def test_a_fork_of_a_run_that_has_not_begun_ends_as_it_always_would(free):
+    with requeue.stoppable():
+        child = os.fork()
+        if child == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(3)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+
+
+def test_who_answers_already_goes_on_answering():
+    """A sweep's own answer to SIGTERM, which ends it after the arm."""
+    heard: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+    try:
+        with requeue.stoppable():
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert heard == [signal.SIGTERM]
+
+
+def test_ranks_that_had_not_begun_were_stopped_not_killed():
+    ends = [launch.End(rank, -signal.SIGTERM, None) for rank in range(2)]
+    assert "was killed by SIGTERM" in str(launch.failure(ends))
+    found = launch.failure(ends, [signal.SIGTERM])
+    assert isinstance(found, Preempted)
+    assert "stopped by SIGTERM while no step was under way" in str(found)
+    interrupted = {"said": "KeyboardInterrupt:", "known": False, "status": 1, "time": 1.0}
+    ends = [launch.End(rank, 1, interrupted) for rank in range(2)]
+    assert isinstance(launch.failure(ends, [signal.SIGINT]), KeyboardInterrupt)
+    saved = {"said": "stopped by SIGINT at step 2, saved", "known": True, "status": 75, "time": 2.0}
+    found = launch.failure([ends[0], launch.End(1, 75, saved)], [signal.SIGINT])
+    assert str(found) == "stopped by SIGINT at step 2, saved"

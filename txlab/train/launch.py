@@ -13,14 +13,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from txlab.core.errors import RequestError, RunError
 from txlab.core.signals import answered
-from txlab.train.requeue import listened_to
+from txlab.train.requeue import Preempted, early, listened_to
 
 CONFIG, MODULES, OUTCOME = "config.yaml", "modules.json", "rank-{}.json"
 GRACE = 10.0
@@ -59,18 +59,21 @@ def run(config: str, modules: list[str], world: int) -> dict[str, Any]:
         # The store lives here, so that its port is known to be free and outlives any rank.
         store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         ranks = [_start(rank, world, store.port, handed) for rank in range(world)]
-        with _passing_on_signals(ranks):
+        with _passing_on_signals(ranks) as told:
             _watch(ranks)
         ends = [End(r, p.returncode, _outcome(handed, r)) for r, p in enumerate(ranks)]
     finally:
         shutil.rmtree(handed, ignore_errors=True)
     if all(end.returncode == 0 and end.outcome for end in ends):
         return (ends[0].outcome or {})["result"]
-    raise failure(ends)
+    raise failure(ends, told)
 
 
-def failure(ends: list[End]) -> Exception:
-    """The error of the rank that failed first, not of those that failed because it was gone."""
+def failure(ends: list[End], told: Sequence[int] = ()) -> BaseException:
+    """The error of the rank that failed first, not of those that failed because it was gone.
+
+    `told` are signals that were passed on to them: ranks that do not train yet just end by one.
+    """
 
     def order(end: End) -> tuple[int, float]:
         own = end.outcome is not None and end.outcome["known"]
@@ -79,6 +82,10 @@ def failure(ends: list[End]) -> Exception:
         return (0 if own else 1 if killed and end.outcome is None else 2, when)
 
     end = min((end for end in ends if end.returncode != 0 or end.outcome is None), key=order)
+    if told and not (end.outcome is not None and end.outcome["known"]):
+        if told[-1] == signal.SIGINT:
+            return KeyboardInterrupt()
+        return Preempted(f"{early(told[0])}; go on with resume=auto.")
     if end.outcome is None:
         code = end.returncode
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
@@ -145,13 +152,18 @@ def _watch(ranks: "list[subprocess.Popen[bytes]]") -> None:
 
 
 @contextlib.contextmanager
-def _passing_on_signals(ranks: "list[subprocess.Popen[bytes]]") -> Iterator[None]:
-    """What asks a run to stop goes to every rank, which save and end; we only wait for that."""
+def _passing_on_signals(ranks: "list[subprocess.Popen[bytes]]") -> Iterator[list[int]]:
+    """What asks a run to stop goes to every rank, which save and end; we only wait for that.
+
+    Yields the signals that came.
+    """
+    told: list[int] = []
 
     def pass_on(number: int, frame: Any) -> None:
+        told.append(number)
         for process in ranks:
             if process.poll() is None:
                 process.send_signal(number)
 
     with answered(listened_to(), pass_on):
-        yield
+        yield told

@@ -7,20 +7,14 @@ from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 
-from txlab.core.errors import RunError
 from txlab.train import checkpoint, requeue
 from txlab.train.checkpoint import Keep, Score
 from txlab.train.history import Row
+from txlab.train.requeue import Preempted
 from txlab.train.resume import IDENTITY
 from txlab.train.state import random_state
 from txlab.train.strategy.shards import all_whole
 from txlab.train.weights import adapter_tensors, named_tensors
-
-
-class Preempted(RunError):
-    """The run was told to stop and saved itself (exit status 75)."""
-
-    exit_status = 75
 
 
 class Checkpoints(Callback):
