@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import cache
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
 PATIENCE = timedelta(hours=6)
 """How long a rank waits for the first one to prepare the data; a dead one is noticed otherwise."""
+QUIET = timedelta(seconds=30)
+"""How long the first one waits for the others to come before it says so."""
 _NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _meetings = 0
 
@@ -105,5 +109,24 @@ def _store() -> "Store":
     """The launcher's key-value store, which the process group is going to use as well."""
     from torch.distributed.rendezvous import rendezvous
 
-    store, _, _ = next(iter(rendezvous("env://", timeout=PATIENCE)))
+    note = threading.Timer(QUIET.total_seconds(), _say_who_waits)
+    note.daemon = True
+    note.start()
+    try:
+        store, _, _ = next(iter(rendezvous("env://", timeout=PATIENCE)))
+    finally:
+        note.cancel()
     return store
+
+
+def _say_who_waits() -> None:
+    here = os.environ
+    if leads():
+        alone = "SLURM_NTASKS" if "SLURM_NTASKS" in here else "WORLD_SIZE"
+        print(
+            f"ranks       rank 0 of {here['WORLD_SIZE']} waits for the others at "
+            f"{here['MASTER_ADDR']}:{here['MASTER_PORT']}: srun or torchrun starts all of them; "
+            f"for one process alone set {alone}=1.",
+            file=sys.stderr,
+            flush=True,
+        )

@@ -54,7 +54,10 @@ def make_trainer(
     arguments = {**defaults, **(given or {}), **owned}
     with warnings.catch_warnings():  # what Lightning would do instead is refused below
         warnings.filterwarnings("ignore", message=".*fp16 is not supported on CPU.*")
-        trainer = _instantiate("trainer", arguments)
+        try:
+            trainer = _instantiate("trainer", arguments)
+        except RuntimeError as error:  # what a SLURM job was asked for, say
+            raise RequestError(f"trainer: {_line(error)}") from error
     if train.precision == "16-mixed" and trainer.strategy.root_device.type == "cpu":
         raise RequestError(
             "train.precision=16-mixed needs a GPU (on a CPU it would be bf16): use bf16-mixed."
