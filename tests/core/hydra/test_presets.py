@@ -16,6 +16,7 @@ from txlab.core.errors import RequestError
         ("logger=wandb logger.wandb.projct=x", "Did you mean logger.wandb.project?"),
         ("logger.wandb.project=x", "this run has no logger.wandb: add logger=wandb"),
         ("trainer.devcies=2", "Did you mean trainer.devices?"),
+        ("trainer.deterministic=true", "write +trainer.deterministic=... to add it"),
         ("trainer=fsdp trainer.strategy.tensor_paralel=2", "trainer.strategy.tensor_parallel?"),
         ("trainer.strategy.tensor_parallel=2", "add trainer=fsdp_tp, fsdp or ddp"),
         ("trainer=ddp trainer.strategy.tensor_parallel=2", "no fields: add trainer=fsdp or"),
@@ -28,3 +29,10 @@ def test_the_way_out_is_named(words: str, said: str):
         txlab.compose(words.split())
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["ddp", "fsdp", "fsdp_tp"])
+def test_several_machines_are_asked_for_as_the_docs_say(name: str):
+    config = txlab.compose([f"trainer={name}", "trainer.num_nodes=2"])
+    assert config.trainer is not None
+    assert config.trainer["num_nodes"] == 2

@@ -1,7 +1,7 @@
 """What is below the presets of conf/: other people's arguments, by which a misspelt one is told."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -46,7 +46,9 @@ def _of_trainer(key: str, words: list[str]) -> str | None:
     return _near(key, "trainer.strategy.", words[1], fields, words[2:])
 
 
-def _near(key: str, parent: str, word: str, known: Iterable[str], rest: list[str]) -> str | None:
+def _near(key: str, parent: str, word: str, known: Collection[str], rest: list[str]) -> str | None:
+    if word in known:  # it is right, but not in this preset
+        return None
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     if not close:
         return None
