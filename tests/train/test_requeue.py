@@ -3,6 +3,8 @@
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from lightning.pytorch import Callback
 
 from tests.train.tiny_run import Run
 from txlab.train import checkpoint, launch, requeue
+from txlab.train.callbacks import Checkpoints
 from txlab.train.requeue import Preempted
 
 
@@ -145,3 +148,25 @@ def test_ranks_that_had_not_begun_were_stopped_not_killed():
     saved = {"said": "stopped by SIGINT at step 2, saved", "known": True, "status": 75, "time": 2.0}
     found = launch.failure([ends[0], launch.End(1, 75, saved)], [signal.SIGINT])
     assert str(found) == "stopped by SIGINT at step 2, saved"
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_signal_that_comes_while_ranks_agree_is_not_lost(tmp_path, monkeypatch, at):
+    """Most signals do: Python hears them when the collective is over. Rank 1 hears it `at` step."""
+    trainer: Any = SimpleNamespace(world_size=2, is_global_zero=True, strategy=SimpleNamespace())
+    module: Any = SimpleNamespace(counters=SimpleNamespace(step=0), given_up=None)
+    watch, asked = Checkpoints(tmp_path, config=""), []
+    monkeypatch.setattr(Checkpoints, "save", lambda *_: None)
+
+    def agreed(decision: bool, *, all: bool) -> bool:
+        asked.append(decision)
+        if len(asked) == at:
+            watch._on_signal(signal.SIGTERM, None)
+        return decision
+
+    trainer.strategy.reduce_boolean_decision = agreed
+    for module.counters.step in range(1, at + 1):
+        watch.on_step(trainer, module)
+    module.counters.step = at + 1
+    with pytest.raises(Preempted, match=f"stopped by SIGTERM at step {at + 1}, saved"):
+        watch.on_step(trainer, module)

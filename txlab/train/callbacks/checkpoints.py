@@ -79,21 +79,22 @@ class Checkpoints(Callback):
         return self._score[1] if self._score is not None and self._score[0] == step else None
 
     def on_step(self, trainer: Trainer, module: Any) -> None:
-        step = module.counters.step
+        # Read once: a signal that comes while ranks agree is for the next step, and is not lost.
+        step, stop, again = module.counters.step, self._stop, self._again
         if trainer.world_size > 1:  # told between different steps, ranks would wait for each other
-            told = trainer.strategy.reduce_boolean_decision(self._stop is not None, all=False)
-            self._stop = (self._stop or "another rank") if told else None
+            told = trainer.strategy.reduce_boolean_decision(stop is not None, all=False)
+            stop = (stop or "another rank") if told else None
             if told:
-                self._again = trainer.strategy.reduce_boolean_decision(self._again, all=False)
+                again = trainer.strategy.reduce_boolean_decision(again, all=False)
         due = any(every and step % every == 0 for every in (self.save_every, self.keep.every))
         due = due or module.given_up is not None
-        if self._stop is None and not due and not self._is_among_the_best(trainer, step):
+        if stop is None and not due and not self._is_among_the_best(trainer, step):
             return
         self.save(trainer, module)
-        if self._stop is not None:
-            again = self._again and trainer.is_global_zero
+        if stop is not None:
+            again = again and trainer.is_global_zero
             what = requeue.put_back() if again else "go on with resume=auto"
-            raise Preempted(f"stopped by {self._stop} at step {step}, saved; {what}.")
+            raise Preempted(f"stopped by {stop} at step {step}, saved; {what}.")
 
     def _is_among_the_best(self, trainer: Trainer, step: int) -> bool:
         """The same on every rank: the first one knows what is saved."""
