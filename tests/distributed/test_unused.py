@@ -1,5 +1,6 @@
 """DDP-01: parts that one rank, or no rank, uses in a step; frozen ones; experts without tokens."""
 
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -25,6 +26,10 @@ STRATEGIES: dict[str, tuple[str, dict[str, bool]]] = {
     "fsdp": ("fsdp", {}),
     "each": ("fsdp", {"reduce_each": True}),
 }
+CLOSE = {"32-true": 1e-6, "bf16-true": 1e-4}
+"""How far weights of two ranks may be from those of one process, which move by up to 1.7e-3. FSDP2
+rounds what it has exchanged to bfloat16 (1.4e-5 off; 4.8e-5 where it does after each micro-batch).
+"""
 
 
 class Picky(NextToken):
@@ -75,7 +80,7 @@ def model_of(kind: str) -> Any:
     return model
 
 
-def run(folder: Path, kind: str, strategy: str) -> None:
+def run(folder: Path, kind: str, strategy: str, precision: str) -> None:
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     share = 4 // world
     name, fields = STRATEGIES.get(strategy, (strategy, {}))
@@ -88,32 +93,37 @@ def run(folder: Path, kind: str, strategy: str) -> None:
         objective=Picky(NextToken.Config()),
         optim=AdamW.Config(eps=1e-3, weight_decay=0.5),
         trainer={"devices": world, "strategy": strategy_of(name, world, **fields)[0]},
+        precision=precision,
     ).fit()
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unused")
-    for kind in KINDS:
-        run(folder / kind, kind, "one")
+    for kind, precision in itertools.product(KINDS, CLOSE):
+        run(folder / f"{kind}-{precision}", kind, "one", precision)
     torchrun(__file__, folder)
     return folder
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("precision", CLOSE)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_ranks_use_may_differ(folder: Path, kind: str, strategy: str):
-    one, two = (checkpoint.find(folder / name) for name in (kind, f"{kind}-{strategy}"))
-    tensors = two.weights()
+def test_what_ranks_use_may_differ(folder: Path, kind: str, strategy: str, precision: str):
+    names = (f"{kind}-{precision}", f"{kind}-{precision}-{strategy}")
+    one, two = (checkpoint.find(folder / name) for name in names)
+    tensors, close = two.weights(), CLOSE[precision]
     for name, tensor in one.weights().items():
-        torch.testing.assert_close(tensors[name], tensor, rtol=0, atol=1e-6, msg=name)
+        torch.testing.assert_close(tensors[name], tensor, rtol=0, atol=close, msg=name)
     start = dict(model_of(kind).named_parameters())
     if kind != "experts":
         for name in ("extra.weight", "layers.1.ffn.spare.weight"):
             assert not torch.equal(tensors[name], start[name]), name
-        for name in ("value_head.weight", "layers.0.attn.q.weight", "layers.1.ffn.idle.weight"):
+        for name in ("value_head.weight", "layers.1.ffn.idle.weight"):
             assert torch.equal(tensors[name], start[name]), name  # not decayed either
+        frozen = tensors["layers.0.attn.q.weight"]
+        assert torch.equal(frozen, start["layers.0.attn.q.weight"].to(frozen.dtype))
 
 
 def test_some_steps_pick_rows_and_one_does_not():
@@ -124,6 +134,5 @@ def test_some_steps_pick_rows_and_one_does_not():
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for kind in KINDS:
-        for strategy in STRATEGIES:
-            run(Path(sys.argv[1]) / f"{kind}-{strategy}", kind, strategy)
+    for kind, precision, strategy in itertools.product(KINDS, CLOSE, STRATEGIES):
+        run(Path(sys.argv[1]) / f"{kind}-{precision}-{strategy}", kind, strategy, precision)

@@ -1,6 +1,7 @@
 """What a step has reached of a sharded network, on one rank."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -52,7 +53,7 @@ def step(network: Network, reached: Reached) -> set[str]:
     """The parameters that have a gradient after a step of two micro-batches."""
     for _ in range(2):
         network(torch.ones(2, 4)).sum().backward()
-    reached.finish(lambda own: own, torch.device("cpu"))
+    reached.finish(lambda own: own, torch.device("cpu"), lambda p: p)
     found = {name for name, p in network.named_parameters() if p.grad is not None}
     network.zero_grad(set_to_none=True)
     return found
@@ -71,6 +72,22 @@ def test_what_a_step_does_not_use_has_no_gradient(network: Network):
     assert step(network, reached) == less
     network.uses = True
     assert step(network, reached) == less | {"spare.weight", "spare.bias"}
+
+
+def test_gradients_of_bfloat16_are_all_float32(network: Network):
+    """FSDP2 refuses to exchange those of several types: of both micro-batches, of the last alone,
+    and the zeros of what neither has used."""
+    sharded: Any = network.to(torch.bfloat16)
+    reached = Reached(network)
+    for uses in (False, True):
+        sharded.set_requires_gradient_sync(uses)
+        for part in (network, *network.layers):
+            assert isinstance(part, Part)
+            part.uses = uses
+        network(torch.ones(2, 4, dtype=torch.bfloat16)).sum().backward()
+    reached.finish(lambda own: own, torch.device("cpu"), lambda p: p)
+    for name, parameter in network.named_parameters():
+        assert (parameter.grad is None) is ("never" in name), name
 
 
 def test_a_long_run_has_one_hook_a_parameter(network: Network, monkeypatch: pytest.MonkeyPatch):

@@ -90,9 +90,7 @@ class Mesh(ModelParallelStrategy):
             if self.tensor_parallel > 1:
                 self._splits.append(split(network, grid["tensor_parallel"]))
             self._roots.append(shard(network, grid["data_parallel"], offload=self.cpu_offload))
-        # The zeros that `Reached` asks for are bfloat16 there, other ranks' gradients float32.
-        if module.config.precision != "bf16-true":
-            self._reached = Reached(module.model)
+        self._reached = Reached(module.model)
 
     @contextlib.contextmanager
     def block_backward_sync(self) -> Iterator[None]:
@@ -111,7 +109,7 @@ class Mesh(ModelParallelStrategy):
         `moved`: what the optimizer moves for a parameter (its master), which has the gradient.
         """
         if self._reached is not None:
-            self._reached.finish(self.peers().total, self.root_device)
+            self._reached.finish(self.peers().total, self.root_device, moved)
         for part in self._splits:
             for parameter in part.in_part():
                 gradient = moved(parameter).grad

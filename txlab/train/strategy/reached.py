@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from txlab.train.masters import HALF
+
 
 class Reached:
     """Has FSDP2 exchange a zero where a rank does not use a parameter that another one does.
@@ -15,6 +17,10 @@ class Reached:
     process: with a zero its weights would decay and its moments fade.
 
     A block must still be run by all ranks or by none: its weights are gathered when it is.
+
+    FSDP2 exchanges gradients of one type, but its zeros are of the parameter's, and so is what the
+    last micro-batch alone has used, while sums over micro-batches are float32. So gradients of
+    bfloat16 parameters are float32 from the first, and the zeros are made here.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -44,17 +50,33 @@ class Reached:
                 parameter = self.network.get_parameter(name)
                 if parameter.requires_grad and self._watched.get(name) is not parameter:
                     self._watched[name] = parameter
+                    if parameter.dtype in HALF:
+                        parameter.grad_dtype = torch.float32
                     parameter.register_post_accumulate_grad_hook(
-                        lambda _, name=name: self._names.add(name)
+                        lambda _, name=name: self._note(name, names)
                     )
 
         group.register_forward_pre_hook(watch)
 
-    def finish(self, total: Callable[[Tensor], Tensor], device: torch.device) -> None:
-        """At the end of a step; `total` adds up over the ranks that hold other rows."""
+    def _note(self, name: str, names: list[str]) -> None:
+        """The backward pass has reached `name` of the group `names`."""
+        self._names.add(name)
+        for other in names:
+            parameter = self._watched.get(other)
+            if parameter is not None and parameter.dtype in HALF and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter, dtype=torch.float32)
+
+    def finish(
+        self,
+        total: Callable[[Tensor], Tensor],
+        device: torch.device,
+        moved: Callable[[nn.Parameter], nn.Parameter],
+    ) -> None:
+        """At the end of a step; `total` adds up over the ranks that hold other rows, `moved` says
+        what the optimizer moves for a parameter."""
         trained = {n: p for n, p in self.network.named_parameters() if p.requires_grad}
         own = torch.tensor([float(name in self._names) for name in trained], device=device)
         self._names.clear()
         for n, parameter in zip(total(own).tolist(), trained.values(), strict=True):
             if n == 0:
-                parameter.grad = None
+                parameter.grad = moved(parameter).grad = None
