@@ -126,3 +126,8 @@ def test_a_file_that_is_there_stays(written: Any, tmp_path: Path):
     with pytest.raises(RequestError, match=r"sweep\.yaml exists"):
         written(WORDS)
     assert (tmp_path / "sweep.yaml").read_text() == "mine"
+
+
+def test_values_of_one_key_are_no_product(written: Any, capsys: Any):
+    written("+recipe=pretrain model.attn=mha,gqa")
+    assert "sweep.yaml: 2 runs\n" in capsys.readouterr().out

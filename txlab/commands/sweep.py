@@ -88,7 +88,8 @@ def extent(arguments: Arguments, parameters: Mapping[str, Mapping[str, Any]]) ->
         most = arguments.run_cap
         return f"{most} runs" if most else "runs without end: agents take count=N"
     sizes = [len(entry["values"]) for entry in parameters.values()]
-    said = f"{' x '.join(map(str, sizes))} = {math.prod(sizes)} runs"
+    product = f"{' x '.join(map(str, sizes))} = " if len(sizes) > 1 else ""
+    said = f"{product}{math.prod(sizes)} runs"
     return said if arguments.run_cap is None else f"{said}, {arguments.run_cap} at most"
 
 

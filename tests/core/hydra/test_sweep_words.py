@@ -29,6 +29,9 @@ def test_what_can_be_swept(words: list[str], tmp_path: Path, monkeypatch: pytest
     check(*words)
 
 
+OPTUNA = "hydra/sweeper=optuna"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -36,6 +39,10 @@ def test_what_can_be_swept(words: list[str], tmp_path: Path, monkeypatch: pytest
         (["optim.lr=tag(log,interval(1e-4,1e-2))"], "is a range"),
         (["seed=range(0,100)", "model.n_layers=range(1,12)"], "1,100 runs, more than 1,000"),
         (["seed=1,2", "resume=auto"], r"resume=auto needs run_dir=FOLDER"),
+        (["seed=1,2", "run_dir="], "run_dir= is empty"),
+        ([OPTUNA, "hydra.sweeper.n_trials=0", "seed=1,2"], r"n_trials=0: expected at least 1"),
+        ([OPTUNA, "optim.lr=interval(2,1)"], r"optim\.lr=interval\(2,1\): the first end must be"),
+        ([OPTUNA, "optim.lr=tag(log,interval(0,1))"], r"lr=tag.*: on a log scale both ends are"),
     ],
 )
 def test_what_cannot(words: list[str], message: str):

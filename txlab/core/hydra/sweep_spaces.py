@@ -21,23 +21,30 @@ def parameter(word: Override) -> dict[str, Any]:
         return {"values": names}
     if word.is_discrete_sweep():
         return {"values": [_typed(value) for value in word.sweep_string_iterator()]}
-    space = given
-    assert isinstance(space, IntervalSweep)
-    assert space.start is not None
-    assert space.end is not None
-    if unknown := space.tags - {"log"}:
+    assert isinstance(given, IntervalSweep)
+    if unknown := given.tags - {"log"}:
         raise RequestError(f"{word.input_line}: unknown tag {unknown.pop()}; there is log.")
-    low, high, log = space.start, space.end, "log" in space.tags
-    if not low < high:
-        raise RequestError(f"{word.input_line}: the first end must be below the second.")
-    if log and low <= 0:
-        raise RequestError(f"{word.input_line}: on a log scale both ends are above 0.")
+    low, high, log = interval(word)
     if isinstance(low, int) and isinstance(high, int):  # as the normaliser makes of such keys
         if log:
             return {"distribution": "q_log_uniform_values", "min": low, "max": high, "q": 1}
         return {"distribution": "int_uniform", "min": low, "max": high}
     name = "log_uniform_values" if log else "uniform"
     return {"distribution": name, "min": float(low), "max": float(high)}
+
+
+def interval(word: Override) -> tuple[float, float, bool]:
+    """Both ends of a range, and whether it is a logarithmic one; RequestError where it is none."""
+    space = word.value()
+    assert isinstance(space, IntervalSweep)
+    assert space.start is not None
+    assert space.end is not None
+    low, high, log = space.start, space.end, "log" in space.tags
+    if not low < high:
+        raise RequestError(f"{word.input_line}: the first end must be below the second.")
+    if log and low <= 0:
+        raise RequestError(f"{word.input_line}: on a log scale both ends are above 0.")
+    return low, high, log
 
 
 def _typed(value: str) -> Any:

@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override, RangeSweep
 
 from txlab.core.errors import RequestError
-from txlab.core.hydra import arms, overrides
+from txlab.core.hydra import arms, overrides, sweep_spaces
 from txlab.core.hydra.errors import translated
 from txlab.core.nearest import did_you_mean
 
@@ -93,6 +93,8 @@ def check(words: Sequence[str]) -> None:
                     f"{SWEEPER}=optuna, list values, or write a sweep file "
                     "(python -m txlab sweep ... method=random)."
                 )
+            if word.is_interval_sweep():
+                sweep_spaces.interval(word)
         elif not searches:
             runs *= _count(word)
     if runs > MOST:
@@ -103,6 +105,9 @@ def check(words: Sequence[str]) -> None:
     if "sweep.metric" in chosen:
         _check_metric(chosen["sweep.metric"])
     _check_jobs(chosen)
+    trials = chosen.get("hydra.sweeper.n_trials", "1")
+    if trials.lstrip("-").isdigit() and int(trials) < 1:
+        raise RequestError(f"hydra.sweeper.n_trials={trials}: expected at least 1.")
     _check_folder(chosen)
 
 
@@ -189,6 +194,8 @@ def _check_jobs(chosen: dict[str, str]) -> None:
 def _check_folder(chosen: dict[str, str]) -> None:
     """A sweep's folder is new, or one that is to be gone on with."""
     run_dir, resume = chosen.get("run_dir", "null"), chosen.get("resume", "null")
+    if not run_dir:
+        raise RequestError("run_dir= is empty (a shell variable that is not set?): name a folder.")
     if run_dir == "null":
         if resume == "auto":
             raise RequestError("resume=auto needs run_dir=FOLDER, that of the sweep, to look in.")
