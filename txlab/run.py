@@ -42,12 +42,10 @@ def train(config: "Config", name: str | None = None) -> dict[str, Any]:
     if not ranks.started() and (world := devices.wanted(config.trainer)) > 1:
         devices.check_shares(config, world)
         return train_on_ranks(config, name, world)
+    from txlab.train.trainer import fit
+
     config = same_on_all_ranks(config)
-    with (
-        requeue.stoppable(),
-        quiet(),
-        folder.opened(config.run_dir, config.resume, name) as place,
-    ):
+    with requeue.stoppable(), quiet(), folder.opened(config.run_dir, config.resume, name) as place:
         with ranks.one_by_one():
             data = prepare_data(config, place.resumed)
         goal = build_objective(config, data)
@@ -60,7 +58,7 @@ def train(config: "Config", name: str | None = None) -> dict[str, Any]:
         trainer = build_trainer(config, place, module, data, origin)
         begin(config, place, trainer, module, data)
         if module.counters.step < last_step(config, module):
-            trainer.fit(module, datamodule=data_module(config, module, data))
+            fit(trainer, module, data_module(config, module, data))
         elif trainer.is_global_zero:
             curves.pictures(place.path, module, data.facts)
         return conclude(place, module, data) if trainer.is_global_zero else {}

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from lightning.pytorch import Callback
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 
 from tests.train.tiny_run import Run
 from txlab.train import checkpoint, launch, requeue
 from txlab.train.callbacks import Checkpoints
 from txlab.train.requeue import Preempted
+from txlab.train.trainer import fit
 
 
 class Sent(Callback):
@@ -170,3 +171,18 @@ def test_a_signal_that_comes_while_ranks_agree_is_not_lost(tmp_path, monkeypatch
     module.counters.step = at + 1
     with pytest.raises(Preempted, match=f"stopped by SIGTERM at step {at + 1}, saved"):
         watch.on_step(trainer, module)
+
+
+def test_a_second_interruption_is_one():
+    """Lightning ends a process that is interrupted with status 1, as if the run had failed."""
+    trainer, wait = Trainer(logger=False, enable_checkpointing=False, accelerator="cpu"), []
+
+    def interrupted(*_: Any) -> None:
+        wait.append(signal.getsignal(signal.SIGINT))
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "_fit_impl", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fit(trainer, LightningModule(), LightningDataModule())
+    signal.signal(signal.SIGINT, wait[0])  # Lightning leaves it unanswered

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch import Callback, Trainer
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.loggers import Logger
 
 from txlab.core.errors import RequestError
@@ -63,6 +63,16 @@ def make_trainer(
             "train.precision=16-mixed needs a GPU (on a CPU it would be bf16): use bf16-mixed."
         )
     return trainer
+
+
+def fit(trainer: Trainer, module: LightningModule, data: LightningDataModule) -> None:
+    """Train; an interruption is one, where Lightning would end the process with status 1."""
+    try:
+        trainer.fit(module, datamodule=data)
+    except SystemExit as end:
+        if isinstance(end.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from end
+        raise
 
 
 def make_callbacks(given: dict[str, Any] | None, run_dir: Path) -> list[Callback]:
