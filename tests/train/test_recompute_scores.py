@@ -7,8 +7,11 @@ import pytest
 import torch
 
 from tests.train.tiny_run import decoder, rows_of
+from txlab.core.errors import RequestError
+from txlab.nn.adapter import LoRA
 from txlab.nn.attention import attention
 from txlab.nn.backend import backend
+from txlab.nn.ffn import MoE
 from txlab.nn.position import position
 from txlab.objectives.next_token import NextToken
 from txlab.train.compiling import BACKEND
@@ -78,3 +81,24 @@ def test_compiled_layers_are_one_graph(how: str, pos: str, monkeypatch: pytest.M
     prepare_blocks(changed, how=how, compiled=True)
     same(plain, changed, 1e-6)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
+def test_a_layer_is_made_again_by_the_graph_that_made_it(monkeypatch: pytest.MonkeyPatch):
+    """The second layer's own lambda makes a graph that fits the first, too."""
+    monkeypatch.setenv(BACKEND, "aot_eager")
+    torch._dynamo.reset()
+    with seeded(5):
+        plain = model_of("differential", "rope", "auto")
+    changed = copy.deepcopy(plain)
+    prepare_blocks(changed, how="full", compiled=True)
+    same(plain, changed, 1e-6)
+
+
+@pytest.mark.parametrize("how", ["full", "2"])
+def test_adapted_experts_are_not_compiled_and_made_again(how: str):
+    model = decoder(ffn=MoE.Config(n_experts=2, top_k=1, hidden=8))
+    LoRA(LoRA.Config(r=2)).inject(model)
+    with pytest.raises(RequestError, match=f"activation_checkpointing={how} with train.compile"):
+        prepare_blocks(model, how=how, compiled=True)
+    prepare_blocks(model, how=how, compiled=False)

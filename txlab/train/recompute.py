@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C._dynamo import eval_frame
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import (
@@ -47,8 +48,25 @@ def prepare_blocks(model: nn.Module, *, how: str, compiled: bool) -> None:
         recompute_blocks(model, how)
     if compiled:
         compile_blocks(model)
+        if how not in ("none", "selective"):
+            refuse_parameter_adapters(model, how)
+            # Of the graphs that fit a block torch takes the one used last, which in the backward
+            # pass need not be the one of the forward pass: have it take the oldest.
+            eval_frame._set_lru_cache(False)  # pyright: ignore[reportAttributeAccessIssue]
     if how != "selective":
         recompute_blocks(model, how)
+
+
+def refuse_parameter_adapters(model: nn.Module, how: str) -> None:
+    """RequestError where an adapter swaps a layer's tensors as it runs, as peft's on experts does:
+    no two runs of such a layer are of the same graphs."""
+    for name, part in model.named_modules():
+        if type(part).__name__ == "ParamWrapper":
+            raise RequestError(
+                f"train.activation_checkpointing={how} with train.compile=true: {name} has an "
+                "adapter on stacked experts, which is compiled anew: use selective, or "
+                "train.compile=false."
+            )
 
 
 def recompute_blocks(model: nn.Module, how: str) -> None:
