@@ -162,6 +162,12 @@ def test_refused_requests_leave_nothing_behind(words, more, message, tmp_path):
     assert not list(Path("runs").glob("*"))
 
 
+def test_what_a_callback_of_lightnings_refuses_is_the_request(words):
+    name = "lightning.pytorch.callbacks.LearningRateMonitor"
+    with pytest.raises(RequestError, match=r"^Lightning: Cannot use `LearningRateMonitor`"):
+        go(words, f"+callbacks.mine._target_={name}")
+
+
 @pytest.mark.parametrize(
     ("length", "steps"),
     [("train.steps=7", 7), ("train.tokens=129", 3), ("train.epochs=2", None), (None, None)],

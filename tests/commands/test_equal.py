@@ -160,6 +160,11 @@ def test_other_lengths_are_told_in_a_line(compared):
     assert said.startswith("different    A has made 3 steps and B 2: give both")
 
 
+def test_who_was_not_resumed_is_not_said_to_have_been(compared):
+    with pytest.raises(RequestError, match="B ends after 2 steps, so that it was not resumed aft"):
+        compared("", "", "train.steps=null", "train.tokens=256", "resume_at=1,2")
+
+
 def test_other_tensors_are_told_in_a_line(compared):
     with pytest.raises(
         RequestError, match=r"^B: A and B have other tensors \(wrong shape: embed"
@@ -179,6 +184,7 @@ def test_other_tensors_are_told_in_a_line(compared):
         (["", "", "steps=0"], "steps=0: expected at least 1"),
         (["", "", "tolerance=-1"], "tolerance=-1.0: expected 0 or more"),
         (["", "", "resume_at=10"], "resume_at=10: expected steps between 1 and 9"),
+        (["", "", "train.steps=3", "resume_at=5"], "expected steps between 1 and 2 .steps=3 is"),
         (["", "", "resume_at=random:10"], "steps=10 has 9 to draw from"),
         (["", "", "run_dir=x"], "run_dir=x: equal has folders of its own"),
         (["", "optim.lr=x"], "B: optim.lr=x"),

@@ -65,9 +65,11 @@ def main(words: Sequence[str]) -> int:
             f'equal: {recipe} stands where B should, for B alone: equal "{rest[0]}" '
             f'"{more or "..."}" {" ".join([recipe, *rest[2:]])} has it for both.'
         )
-    stops = stops_of(arguments)
     sides = {"A": shlex.split(rest[0]), "B": shlex.split(rest[1])}
     configs = {side: composed(side, own, rest[2:]) for side, own in sides.items()}
+    lengths = [config.train.steps or arguments.steps for config in configs.values()]
+    arguments.steps = min(arguments.steps, max(lengths))
+    stops = stops_of(arguments)
     with tempfile.TemporaryDirectory(prefix="txlab-equal-") as temporary:
         folder = Path(temporary)
         for side, config in configs.items():
@@ -81,6 +83,11 @@ def main(words: Sequence[str]) -> int:
                 go(traced, part, folder / f"{side}.txt")
             print(f"            {time.perf_counter() - begin:.1f} s", flush=True)
         found = compare(folder / "A", folder / "B", arguments.tolerance)
+    if stops and stops[-1] >= found.lengths[1]:
+        raise RequestError(
+            f"resume_at={arguments.resume_at}: B ends after {found.lengths[1]} steps, so that it "
+            f"was not resumed after {stops[-1]}: give earlier ones, or a longer run."
+        )
     say(found, stops)
     return 0 if found.equal else 1
 

@@ -73,6 +73,8 @@ def fit(trainer: Trainer, module: LightningModule, data: LightningDataModule) ->
         if isinstance(end.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from end
         raise
+    except MisconfigurationException as error:  # of somebody's callback, say
+        raise RequestError(f"Lightning: {_line(error)}") from error
 
 
 def make_callbacks(given: dict[str, Any] | None, run_dir: Path) -> list[Callback]:
