@@ -70,3 +70,8 @@ def test_wrong_requests(home, tmp_path):
         export.main([f"ckpt={home}/run", str(tmp_path / "there.safetensors")])
     with pytest.raises(RequestError, match="merge=false is for a file"):
         export.main([f"ckpt={home}/run", str(tmp_path / "folder"), "merge=false"])
+    with pytest.raises(
+        RequestError, match=r"model\.bin: export writes a folder, or a file that ends"
+    ):
+        export.main([f"ckpt={home}/run", str(tmp_path / "model.bin")])
+    assert not (tmp_path / "model.bin").exists()

@@ -63,6 +63,11 @@ def main(words: Sequence[str]) -> int:
         count = tensor_file(Path(arguments.ckpt).expanduser(), target, dtype, arguments.merge)
         print(f"exported to {target}, {count} tensors in {arguments.dtype}")
         return 0
+    if target.suffix in (".bin", ".pt", ".pth", ".ckpt", ".gguf"):
+        raise RequestError(
+            f"{rest[0]}: export writes a folder, or a file that ends in .safetensors, not in "
+            f"{target.suffix}."
+        )
     if not arguments.merge:
         raise RequestError("merge=false is for a file: name one that ends in .safetensors.")
     model = load(Path(arguments.ckpt).expanduser())
