@@ -18,7 +18,7 @@ from txlab.train.callbacks import Tracking
 from txlab.train.callbacks.log import read_rows
 from txlab.train.loggers import Guarded, offline_reason, tracked, wandb_arguments
 from txlab.train.tracking import Tracker, code_state, wandb_logger
-from txlab.train.trainer import check_loggers, make_callbacks, make_loggers
+from txlab.train.trainer import check_loggers, make_loggers
 
 
 class Broken(Logger):
@@ -111,68 +111,6 @@ def test_loggers_write_into_the_run_folder(tmp_path):
     given = {"csv": {"_target_": "lightning.pytorch.loggers.CSVLogger"}, "none": None}
     (made,) = make_loggers(given, tmp_path, print)
     assert made.inner.save_dir == str(tmp_path)
-
-
-OURS = "txlab.train.callbacks."
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"x": {"project": "p"}}, r"callbacks\.x has no _target_"),
-        ({"x": {"_target_": "no.such.Thing"}}, r"callbacks\.x\._target_=no\.such\.Thing cannot"),
-        (
-            {"x": {"_target_": "lightning.pytorch.callbacks.EarlyStopping", "wrong": 1}},
-            r"callbacks\.x: EarlyStopping refuses its arguments: .*wrong",
-        ),
-        (
-            {"x": {"_target_": "os.getcwd"}},
-            r"callbacks\.x\._target_=os\.getcwd gives str: expected a C",
-        ),
-        ({"x": {"_target_": "os.sep"}}, r"callbacks\.x\._target_=os\.sep is no class to build"),
-        (
-            {"norms": {"_target_": OURS + "norms.Norms", "every": "a"}},
-            r"norms\.every=a: expected a whole n",
-        ),
-        (
-            {"norms": {"_target_": OURS + "norms.Norms", "every": 2.5}},
-            r"every=2\.5: expected a whole n",
-        ),
-        (
-            {"norms": {"_target_": OURS + "norms.Norms", "every": True}},
-            r"every=True: expected a whole n",
-        ),
-        (
-            {"norms": {"_target_": OURS + "norms.Norms", "activations": 3}},
-            "=3: expected true or false",
-        ),
-        (
-            {"spikes": {"_target_": OURS + "spikes.Spikes", "deviations": "a"}},
-            "=a: expected a number",
-        ),
-        ({"x": {"_target_": OURS + "metrics.Metrics", "metrics": 3}}, "=3: expected keys below it"),
-    ],
-)
-def test_wrong_entries_are_refused_by_name(given, message, tmp_path):
-    with pytest.raises(RequestError, match=message):
-        make_callbacks(given, tmp_path)
-
-
-def test_early_stopping_ends_a_run_with_one_last_validation(run, tmp_path):
-    (stopping,) = make_callbacks(
-        {
-            "stop": {
-                "_target_": "lightning.pytorch.callbacks.EarlyStopping",
-                "monitor": "val/loss",
-                "min_delta": 100.0,
-                "patience": 1,
-            }
-        },
-        tmp_path,
-    )
-    done = run(20, val_every=3, callbacks=(stopping,))
-    assert [row["step"] for row in done.log.rows if "val/loss" in row] == [3, 6]
-    assert done.checkpoints.saved_step == 6
 
 
 def test_wandb_is_not_imported_unasked():
