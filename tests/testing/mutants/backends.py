@@ -16,7 +16,7 @@ class IgnoresPadding(Math):
     """Padded keys count."""
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, **how: Any) -> Tensor:
-        return super().attend(q, k, v, replace(mask, valid=None), **how)
+        return super().attend(q, k, v, replace(mask, valid=None, _memo={}), **how)
 
 
 @caught_by("equals_the_definition", "global tokens")
